@@ -104,7 +104,7 @@ void Neighbors::rebuild(const LocalAtoms &atoms, const std::vector<int> &species
   std::vector<int> next(first_.begin(), first_.end() - 1);
   for_each_candidate([&](std::size_t sublist, int j) { candidate_[next[sublist]++] = j; });
 
-  // Edges start at the centers, then at what these may reach, and so on.
+  // EdgeList start at the centers, then at what these may reach, and so on.
   std::vector<bool> has_list(nall, false), seen(nall, false);
   for (int k = 0; hops > 0 && k < atoms.inum + atoms.gnum; ++k)
     has_list[row[atoms.ilist[k]]] = true;
@@ -284,7 +284,7 @@ pwmlff::Input Neighbors::input(const Needs &needs, const std::vector<int> &order
     input.slot_rij = made.rij.data();
   }
   if (needs.hops >= 0) {
-    Edges &made = edges[needs.hops];
+    EdgeList &made = edges[needs.hops];
     if (!made.current) fill(made, needs.hops, needs.cutoff);
     made.current = true;
     input.nedges = static_cast<std::int64_t>(made.vec.size()) / 3;
@@ -313,7 +313,7 @@ const std::vector<double> &Neighbors::gamma(const pwmlff::Evaluation *evaluation
 // All copies of an atom are one node, so messages pass through the boundaries of a cell. Of an atom
 // of another rank the edges are those of a copy that edges lead to at this step: around such a copy
 // all atoms are there, which is not so around one that is near enough for a candidate alone.
-void Neighbors::fill(Edges &made, int hops, double cutoff)
+void Neighbors::fill(EdgeList &made, int hops, double cutoff)
 {
   const double cutsq = cutoff * cutoff;
   made.index.clear();

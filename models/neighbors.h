@@ -152,19 +152,19 @@ class Neighbors {
 
   /// The edges of all atoms that are at most `hops` edges away from a center, which are the edges
   /// that a model with hops + 1 rounds of message passing sees.
-  struct Edges {
+  struct EdgeList {
     bool current = false;
     std::vector<std::int64_t> index;     // [2, n]
     std::vector<std::int64_t> second;    // [n] scratch: the second row of index
     std::vector<double> vec;             // [n, 3]
     std::vector<int> nodes;              // the row of each node
   };
-  void fill(Edges &edges, int hops, double cutoff);
+  void fill(EdgeList &edges, int hops, double cutoff);
   std::vector<int> home_;    // [nrows] the row of that copy of an atom which stands for all
   // Candidates of edges from row r end at candidate_edges[edge_first[r]] up to [edge_last[r]].
   std::vector<int> edge_first, edge_last, candidate_edges;
-  std::vector<int> node;         // [nrows] scratch: of the rows in home_
-  std::map<int, Edges> edges;    // by hops
+  std::vector<int> node;            // [nrows] scratch: of the rows in home_
+  std::map<int, EdgeList> edges;    // by hops
 
   std::vector<double> near_square, gamma_;    // [nrows], [ncenters]
 

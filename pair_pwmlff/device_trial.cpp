@@ -175,13 +175,13 @@ Piece::Piece(const Share &share, int nspecies, double reach, double shell)
                    std::move(home), /*hops=*/0);
 }
 
-Trial try_devices(MPI_Comm comm, Model &gpu, Model &cpu, Share share, double skin, int nthreads,
-                  const std::function<double()> &clock)
+DeviceTrial try_devices(MPI_Comm comm, Model &gpu, Model &cpu, Share share, double skin,
+                        int nthreads, const std::function<double()> &clock)
 {
   const ModelInfo &info = gpu.info();
   int nprocs;
   MPI_Comm_size(comm, &nprocs);
-  Trial trial;
+  DeviceTrial trial;
   const auto time_on_piece = [&](Model &one) {
     // Of atoms of other ranks, those within the range of an energy; with hops, edges start there.
     const double shell =

@@ -52,7 +52,7 @@ struct StepTime {
 };
 
 /// What a trial finds; the same on all ranks.
-struct Trial {
+struct DeviceTrial {
   StepTime gpu, cpu;
   int natoms = 0;    // of the piece of a rank, at most
 
@@ -69,8 +69,8 @@ struct Trial {
 /// @param share  of this rank; of many atoms, a part is taken
 /// @param skin   of LAMMPS's neighbors
 /// @param clock  gives seconds
-Trial try_devices(MPI_Comm comm, pwmlff::models::Model &gpu, pwmlff::models::Model &cpu,
-                  Share share, double skin, int nthreads,
-                  const std::function<double()> &clock = MPI_Wtime);
+DeviceTrial try_devices(MPI_Comm comm, pwmlff::models::Model &gpu, pwmlff::models::Model &cpu,
+                        Share share, double skin, int nthreads,
+                        const std::function<double()> &clock = MPI_Wtime);
 
 }    // namespace pair_pwmlff

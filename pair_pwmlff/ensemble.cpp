@@ -215,8 +215,9 @@ bool settle_devices(LAMMPS *lmp, const Ensemble &models, const std::vector<int> 
       continue;
     }
     const std::string on_gpu = model->name(), on_cpu = rival->name();
-    const Trial trial = try_devices(lmp->world, *model, *rival, share_of(lmp, species_of_type),
-                                    lmp->neighbor->skin, lmp->comm->nthreads);
+    const DeviceTrial trial =
+        try_devices(lmp->world, *model, *rival, share_of(lmp, species_of_type), lmp->neighbor->skin,
+                    lmp->comm->nthreads);
     const std::string on_gpu_time = in_words(trial.gpu), on_cpu_time = in_words(trial.cpu);
     const bool cpu = trial.takes_cpu();
     if (lmp->comm->me == 0)

@@ -70,10 +70,10 @@ struct Graph {
 };
 
 // On a host: what its ranks take together, and what there is.
-struct Host {
+struct HostMemory {
   double bytes, more, left;    // more: beside what they hold already
 
-  Host(MPI_Comm world, double needed, double held)
+  HostMemory(MPI_Comm world, double needed, double held)
   {
     MPI_Comm host;
     MPI_Comm_split_type(world, MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL, &host);
@@ -97,7 +97,7 @@ bool GraphBudget::look(const Ensemble &models, Neighbors &neighbors, int nthread
   if (on_all_ranks(world, hops(models) < 0)) return false;    // ranks have engines of their own
 
   const Graph mine(models, neighbors, nthreads);
-  const Host host(world, mine.bytes, held);
+  const HostMemory host(world, mine.bytes, held);
   all_or_stop(lmp, [&] {
     if (host.more <= host.left) return;
     throw std::runtime_error(fmt::format(

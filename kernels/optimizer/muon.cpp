@@ -23,11 +23,11 @@ typedef float Half __attribute__((vector_size(4 * HALF), aligned(4), may_alias))
 std::int64_t padded(std::int64_t n, std::int64_t unit) { return (n + unit - 1) / unit * unit; }
 
 /// Numbers with zeros up to whole blocks of rows and columns.
-struct Matrix {
+struct OwnedMatrix {
   std::int64_t rows, columns, stride;
   std::vector<float> numbers;
 
-  Matrix(std::int64_t r, std::int64_t c) :
+  OwnedMatrix(std::int64_t r, std::int64_t c) :
       rows(r),
       columns(c),
       stride(padded(c, COLUMNS)),
@@ -83,14 +83,14 @@ PWMLFF_CLONES void multiply_turned(std::int64_t rows, std::int64_t depth, std::i
 }
 
 /// out = left right
-void multiply(const Matrix &left, const Matrix &right, Matrix &out)
+void multiply(const OwnedMatrix &left, const OwnedMatrix &right, OwnedMatrix &out)
 {
   multiply_straight(left.rows, left.columns, right.stride, left.numbers.data(), left.stride,
                     right.numbers.data(), out.numbers.data());
 }
 
 /// out = left^T right
-void multiply_transposed(const Matrix &left, const Matrix &right, Matrix &out)
+void multiply_transposed(const OwnedMatrix &left, const OwnedMatrix &right, OwnedMatrix &out)
 {
   multiply_turned(left.columns, left.rows, right.stride, left.numbers.data(), left.stride,
                   right.numbers.data(), out.numbers.data());
@@ -103,7 +103,7 @@ void pwmlff_orthogonal(int64_t rows, int64_t columns, const double *matrix, doub
   const std::int64_t n = rows * columns;
   const double norm = std::sqrt(pwmlff_square(n, matrix));
   const double scale = norm > 0.0 ? 1.0 / norm : 0.0;
-  Matrix x(rows, columns);
+  OwnedMatrix x(rows, columns);
   for (std::int64_t i = 0; i < rows; ++i)
     for (std::int64_t j = 0; j < columns; ++j)
       x(i, j) = static_cast<float>(scale * matrix[i * columns + j]);
@@ -112,15 +112,15 @@ void pwmlff_orthogonal(int64_t rows, int64_t columns, const double *matrix, doub
   // and is G <- P G P; all of these commute.
   const bool tall = rows > columns;
   const std::int64_t side = tall ? columns : rows;
-  Matrix gram(side, side);
+  OwnedMatrix gram(side, side);
   if (tall) multiply_transposed(x, x, gram);
   else {
-    Matrix transposed(columns, rows);
+    OwnedMatrix transposed(columns, rows);
     for (std::int64_t i = 0; i < rows; ++i)
       for (std::int64_t j = 0; j < columns; ++j) transposed(j, i) = x(i, j);
     multiply(x, transposed, gram);
   }
-  Matrix polynomial(gram), all(gram), product(gram);
+  OwnedMatrix polynomial(gram), all(gram), product(gram);
   for (int round = 0; round < ROUNDS; ++round) {
     multiply(gram, gram, polynomial);
     for (std::int64_t i = 0; i < side; ++i)
@@ -139,7 +139,7 @@ void pwmlff_orthogonal(int64_t rows, int64_t columns, const double *matrix, doub
     }
   }
 
-  Matrix result(rows, columns);
+  OwnedMatrix result(rows, columns);
   multiply(tall ? x : all, tall ? all : x, result);
   for (std::int64_t i = 0; i < rows; ++i)
     for (std::int64_t j = 0; j < columns; ++j)

@@ -13,7 +13,7 @@
 
 #pragma once
 
-#include "arrays.h"
+#include "matrices.h"
 #include "training.h"
 
 #include <cstdint>

@@ -27,7 +27,7 @@
 
 #include "../core/export.h"
 #include "../families/dp/pair_terms.h"
-#include "arrays.h"
+#include "matrices.h"
 #include "parts.h"
 
 #include <cstdint>

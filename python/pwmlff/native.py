@@ -1,8 +1,8 @@
 """What is compiled and needs no torch, by its C interfaces.
 
 Model files with what pair_style pwmlff would evaluate them by are :class:`ModelHandle`
-(models/c_interface.h). Networks and engines by themselves are :class:`Network` and
-:class:`NetworkEngine` (kernels/core/c_interface.h), and :class:`NepTraining`
+(models/model_interface.h). Networks and engines by themselves are :class:`Network` and
+:class:`NetworkEngine` (kernels/core/network_interface.h), and :class:`NepTraining`
 (kernels/families/nep/training_interface.h). All errors are ValueError with the text of the library.
 """
 

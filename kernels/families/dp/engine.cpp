@@ -4,7 +4,7 @@
 
 #include "../../core/cpu/driver.h"
 #include "../../core/cpu/instruction_set.h"
-#include "cpu/backend.h"
+#include "cpu/dp_program.h"
 #include "gpu/gpu_engine.h"
 
 #include <utility>

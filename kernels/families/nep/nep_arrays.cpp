@@ -8,7 +8,7 @@
 namespace pwmlff {
 namespace {
 
-constexpr int MOST_SPECIES = 118, MOST_NUMBERS = 1 << 24, LARGEST_DEGREE = 8;
+constexpr int MOST_SPECIES = 118, MOST_NUMBERS = 1 << 24;
 
 /// Calls work(name, number, least) for each number of a network.
 template <class Network, class Work> void for_numbers(Network &network, const Work &work)
@@ -75,7 +75,9 @@ NepNetwork nep_of(const Arrays &arrays)
   NepNetwork network;
   network.atom_type = arrays.integers("atom_type", 1, MOST_SPECIES);
   for_numbers(network, [&](const std::string &name, auto &value, int least) {
-    const int most = name == "l_max" ? LARGEST_DEGREE : name == "temperature" ? 1 : MOST_NUMBERS;
+    const int most = name == "l_max"         ? NEP_LARGEST_DEGREE
+                     : name == "temperature" ? 1
+                                             : MOST_NUMBERS;
     value = arrays.integer(name, least, most);
   });
   const std::vector<int> flags = arrays.integers("invariant", 0, 1);

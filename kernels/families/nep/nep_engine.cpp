@@ -4,7 +4,7 @@
 
 #include "../../core/cpu/driver.h"
 #include "../../core/cpu/instruction_set.h"
-#include "cpu/nep_backend.h"
+#include "cpu/nep_program.h"
 #include "gpu/nep_gpu_engine.h"
 
 #include <stdexcept>

@@ -40,6 +40,8 @@ namespace pwmlff {
 enum class NepInvariant { q222, q1111, q112, q123, q233, q134 };
 constexpr int NEP_INVARIANTS = 6;
 
+constexpr int NEP_LARGEST_DEGREE = 8;    // l_max, at most
+
 /// The degrees l1, l2, l3 of an invariant of three A; for q1111 the degree 1.
 constexpr std::array<std::array<int, 3>, NEP_INVARIANTS> NEP_DEGREES = {
     {{2, 2, 2}, {1, 1, 1}, {1, 1, 2}, {1, 2, 3}, {2, 3, 3}, {1, 3, 4}}};

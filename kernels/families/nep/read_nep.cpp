@@ -20,7 +20,7 @@ namespace {
 
 /// What a simulation can have; anything else would hang it or exhaust the memory.
 constexpr double LEAST_CUTOFF = 0.01, LARGEST_CUTOFF = 100.0;
-constexpr int MOST_FUNCTIONS = 100, MOST_NEURONS = 10000, LARGEST_DEGREE = 8;
+constexpr int MOST_FUNCTIONS = 100, MOST_NEURONS = 10000;
 
 constexpr const char *COPY = "copy the file again, or write it again with the program that made it";
 
@@ -511,7 +511,7 @@ NepNetwork read_nep(std::string_view text)
   const HeadLine degrees = read_head_line(
       lines, "l_max", "'l_max L' and 2 to 6 flags (of 222, 1111, 112, 123, 233 and 134)",
       {3, 4, 5, 6, 7});
-  network.l_max = degrees.integer(0, 0, LARGEST_DEGREE);
+  network.l_max = degrees.integer(0, 0, NEP_LARGEST_DEGREE);
   for (std::size_t k = 1; k < degrees.values.size(); ++k)
     network.invariant[k - 1] = degrees.values[k] != 0.0;
   if (degrees.values.size() == 5 && degrees.values[4] != 0.0)

@@ -10,7 +10,7 @@
 #include "../../../math/spline_terms.h"
 #include "../geometry.h"
 #include "../pair_terms.h"
-#include "backend.h"
+#include "dp_program.h"
 
 #include <cmath>
 

@@ -97,7 +97,7 @@ class Embedding {
     const int in, out;
     const bool residual;
     bool stepped = false;
-    Matrix<double, 1> weights;
+    TiledMatrix<double, 1> weights;
     Buffer<double> bias, step;
   };
 

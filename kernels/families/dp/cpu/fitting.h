@@ -44,7 +44,7 @@ template <class T, int C> class Fitting {
     for (int i = 0; i < nlast; ++i) last[i] = weight[i];
     last_bias = end.bias[0];
     if (!grade) return;
-    grade_factor = new Matrix<T, C>(grade->factor.data(), nlast, nlast, 1, nlast);
+    grade_factor = new TiledMatrix<T, C>(grade->factor.data(), nlast, nlast, 1, nlast);
     grade_shift.reserve(nlast);
     for (int o = 0; o < nlast; ++o) {
       double shift = 0.0;
@@ -153,7 +153,7 @@ template <class T, int C> class Fitting {
 
     const int in, out;
     const bool residual;
-    Matrix<T, C> weights, transposed;
+    TiledMatrix<T, C> weights, transposed;
     Buffer<T> bias, step;
   };
 
@@ -164,8 +164,8 @@ template <class T, int C> class Fitting {
   Layer *layers;
   Buffer<double> last;
   double last_bias;
-  Matrix<T, C> *grade_factor = nullptr;    // null without a grade
-  Buffer<T> grade_shift;                   // -factor mean
+  TiledMatrix<T, C> *grade_factor = nullptr;    // null without a grade
+  Buffer<T> grade_shift;                        // -factor mean
 };
 
 }    // namespace pwmlff::PWMLFF_ISA

@@ -14,15 +14,15 @@ namespace pwmlff::PWMLFF_ISA {
 /// The matrix is cut into tiles of a few rows o whose results stay in registers; within a tile it
 /// is stored in the order of use. Of a tile, inputs before the first and after the last one that
 /// has a weight are left out, which of a triangular matrix is nearly half.
-template <class T, int C> class Matrix {
+template <class T, int C> class TiledMatrix {
  public:
   static constexpr int columns = C * lanes<T>;
   static constexpr int rows_max =
       (PWMLFF_REGISTERS - C - 1) / C < 12 ? (PWMLFF_REGISTERS - C - 1) / C : 12;
 
   /// @param weight element (i, o) is at weight[i*stride_in + o*stride_out]
-  Matrix(const double *weight, int in, int out, std::ptrdiff_t stride_in,
-         std::ptrdiff_t stride_out) :
+  TiledMatrix(const double *weight, int in, int out, std::ptrdiff_t stride_in,
+              std::ptrdiff_t stride_out) :
       in(in),
       out(out),
       tiles((out + rows_max - 1) / rows_max),

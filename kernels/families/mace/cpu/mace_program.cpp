@@ -152,7 +152,7 @@ template <class T> class MaceWorker : public Worker {
     });
     if (last) return;
     // What centers send along edges to the next layer.
-    const Layer<T> &next = *layers[t + 1];
+    const PackedLayer<T> &next = *layers[t + 1];
     const std::size_t size = packed.size_of(next.into);
     for_blocks([&](const CenterBlock &block) {
       Rows<T> rows(block.count);
@@ -168,7 +168,7 @@ template <class T> class MaceWorker : public Worker {
   void backward(int t)
   {
     // Derivatives by the features that left this layer, from those by what was sent.
-    const Layer<T> &next = *layers[t + 1];
+    const PackedLayer<T> &next = *layers[t + 1];
     const std::size_t size = packed.size_of(next.into);
     const T *const all = model.workers[0]->derivatives(t + 1);
     for_blocks([&](const CenterBlock &block) {
@@ -270,7 +270,7 @@ template <class T> class MaceWorker : public Worker {
   /// Directions, radial functions and the neighbors' features of a center.
   void take_edges(int t, int center, bool slopes)
   {
-    const Layer<T> &layer = *layers[t];
+    const PackedLayer<T> &layer = *layers[t];
     const int begin = first_edge[center], n = first_edge[center + 1] - begin;
     directions.take(rij.get() + 3 * static_cast<std::ptrdiff_t>(begin), n);
     const auto room = static_cast<std::size_t>(n);
@@ -297,7 +297,8 @@ template <class T> class MaceWorker : public Worker {
     }
   }
 
-  PathEdges<T> edges_of(const Path<T> &path, std::size_t number, const Layer<T> &layer, bool slopes)
+  PathEdges<T> edges_of(const Path<T> &path, std::size_t number, const PackedLayer<T> &layer,
+                        bool slopes)
   {
     const int size = (2 * path.feature + 1) * (2 * path.degree + 1);
     coupling.reserve(static_cast<std::size_t>(directions.nvectors) * size * width);
@@ -325,7 +326,7 @@ template <class T> class MaceWorker : public Worker {
   /// A and the density of all centers of a block.
   void sum_edges(int t, const CenterBlock &block)
   {
-    const Layer<T> &layer = *layers[t];
+    const PackedLayer<T> &layer = *layers[t];
     const auto size = static_cast<std::size_t>(layer.ncomponents) * stride;
     edge_sums.reserve(MACE_BLOCK * size);
     for (int b = 0; b < block.count; ++b) {
@@ -367,8 +368,8 @@ template <class T> class MaceWorker : public Worker {
   }
 
   /// Messages of a block from its sums over edges, or (back) the other way round.
-  void mix_messages(const Layer<T> &layer, const CenterBlock &block, T *sums, T *const *messages,
-                    bool back)
+  void mix_messages(const PackedLayer<T> &layer, const CenterBlock &block, T *sums,
+                    T *const *messages, bool back)
   {
     const int species = layer.messages > 1 ? block.species : 0;
     for (std::size_t p = 0; p < layer.paths.size(); ++p) {
@@ -410,7 +411,7 @@ template <class T> class MaceWorker : public Worker {
 
   void finish_forward(int t, const CenterBlock &block)
   {
-    const Layer<T> &layer = *layers[t];
+    const PackedLayer<T> &layer = *layers[t];
     const std::size_t size = packed.size_of(layer.out);
     T *messages[MACE_BLOCK];
     for (int b = 0; b < block.count; ++b) {
@@ -494,7 +495,7 @@ template <class T> class MaceWorker : public Worker {
   /// From derivatives by the features that leave a layer to those by its edges and by what enters.
   void go_back(int t, const CenterBlock &block)
   {
-    const Layer<T> &layer = *layers[t];
+    const PackedLayer<T> &layer = *layers[t];
     const std::size_t size = packed.size_of(layer.out),
                       message_size = static_cast<std::size_t>(ncomponents) * stride,
                       sums_size = static_cast<std::size_t>(layer.ncomponents) * stride;
@@ -551,7 +552,7 @@ template <class T> class MaceWorker : public Worker {
 
   void edges_back(int t, int center, const T *dsums, double ddensity)
   {
-    const Layer<T> &layer = *layers[t];
+    const PackedLayer<T> &layer = *layers[t];
     take_edges(t, center, true);
     directions.begin_back();
     const int begin = first_edge[center];
@@ -623,7 +624,7 @@ template <class T> class MaceWorker : public Worker {
   Mace<T> &model;
   const PackedMace<T> &packed;
   const MaceNetwork &network;
-  const std::vector<std::unique_ptr<Layer<T>>> &layers;
+  const std::vector<std::unique_ptr<PackedLayer<T>>> &layers;
   const int channels, stride, ncomponents, nspecies;
 
   // Of an evaluation.

@@ -40,7 +40,7 @@ template <class T> struct Path {
 };
 
 /// A layer, packed.
-template <class T> struct Layer {
+template <class T> struct PackedLayer {
   int into, out, degree_paths[MACE_MOST_DEGREE + 1];
   int ncomponents;    // of A
   int columns;        // of radial functions
@@ -105,14 +105,14 @@ template <class T> class PackedMace {
   const int channels, stride, ncomponents;    // components: of messages
   const int nspecies;
   Buffer<int> slot;    // [nspecies] of MacePlan
-  std::vector<std::unique_ptr<Layer<T>>> layers;
+  std::vector<std::unique_ptr<PackedLayer<T>>> layers;
   Buffer<T> embedded, skipped;    // [nspecies, stride]
 
  private:
-  std::unique_ptr<Layer<T>> pack(const MacePlan &plan, const MaceLayerPlan &planned,
-                                 const MaceLayer &source)
+  std::unique_ptr<PackedLayer<T>> pack(const MacePlan &plan, const MaceLayerPlan &planned,
+                                       const MaceLayer &source)
   {
-    auto layer = std::make_unique<Layer<T>>();
+    auto layer = std::make_unique<PackedLayer<T>>();
     layer->source = &source;
     layer->into = source.into();
     layer->out = source.out();

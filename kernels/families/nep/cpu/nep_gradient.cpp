@@ -8,7 +8,7 @@
 
 #include "../../../core/cpu/program.h"
 #include "invariants.h"
-#include "nep_backend.h"
+#include "nep_program.h"
 #include "neurons.h"
 #include "shell.h"
 #include "sphere.h"
@@ -20,7 +20,7 @@ namespace nep {
 namespace {
 
 /// One layer of one species: its weights, and what the gradient by them adds up.
-template <class T> struct Layer {
+template <class T> struct GradientLayer {
   Weights<T> weights;
   int in, out, padded;
   Buffer<T> bias;             // [2, padded] the second zero
@@ -29,7 +29,7 @@ template <class T> struct Layer {
   Buffer<T> h, by_h, by_z;    // [2, padded] value and rate
 
   /// @param weight_ [out, in], bias_ [out]
-  Layer(const double *weight_, const double *bias_, int in, int out) : in(in), out(out)
+  GradientLayer(const double *weight_, const double *bias_, int in, int out) : in(in), out(out)
   {
     weights.set(weight_, nullptr, in, out);
     padded = weights.padded;
@@ -90,14 +90,14 @@ template <class T> struct Layer {
 };
 
 /// The coefficients of a pair of species, and what the gradient by them adds up.
-template <class T> struct Pair {
+template <class T> struct GradientPair {
   double radial, angular;    // cutoffs
   Buffer<T> c_radial;        // [kradial, nradial padded]
   Buffer<T> by_c_radial;
   Buffer<T> c_angular;       // [kangular, functions]
   Buffer<T> by_c_angular;    // [kangular, functions, lanes]
 
-  Pair(const NepNetwork &network, int index, int padded_functions) :
+  GradientPair(const NepNetwork &network, int index, int padded_functions) :
       radial(network.cut_radial[index]),
       angular(network.angular() ? network.cut_angular[index] : 0.0)
   {
@@ -197,11 +197,11 @@ template <class T> class Gradient : public NepGradient {
   }
 
  protected:
-  virtual void evaluate_angular(const Pair<T> &pair, Shell<T> &shell, int v, Vec<T> along,
+  virtual void evaluate_angular(const GradientPair<T> &pair, Shell<T> &shell, int v, Vec<T> along,
                                 const Vec<T> *across) = 0;
   /// moments[(l, m), n] = sum over near neighbors of g_n R_lm, and its rate.
   virtual void add_up_moments() = 0;
-  virtual void back_to_angular(Pair<T> &pair, int v) = 0;
+  virtual void back_to_angular(GradientPair<T> &pair, int v) = 0;
 
   const NepNetwork &network;
   const Buffer<int> present;    // [npresent] species that occur
@@ -226,11 +226,11 @@ template <class T> class Gradient : public NepGradient {
     const double *const xi = input.x + 3 * static_cast<std::ptrdiff_t>(i);
     for (int b = 0; b < npresent; ++b) {
       if (around.near_runs[b].count + around.far_runs[b].count == 0) continue;
-      const Pair<T> &pair = this->pair(b);
+      const GradientPair<T> &pair = this->pair(b);
       radial_sums.fill(0);
       for (const bool near : {true, false}) {
         Shell<T> &shell = near ? around.near : around.far;
-        const Run &run = near ? around.near_runs[b] : around.far_runs[b];
+        const VectorRun &run = near ? around.near_runs[b] : around.far_runs[b];
         shell.locate(run, input.x, xi, pair.radial);
         for (int v = run.begin; v < run.begin + run.vectors; ++v) {
           Vec<T> along, across[3];
@@ -268,9 +268,9 @@ template <class T> class Gradient : public NepGradient {
     }
     for (int b = 0; b < npresent; ++b) {
       if (around.near_runs[b].count + around.far_runs[b].count == 0) continue;
-      Pair<T> &pair = this->pair(b);
+      GradientPair<T> &pair = this->pair(b);
       back_to_radial(pair, b);
-      const Run &run = around.near_runs[b];
+      const VectorRun &run = around.near_runs[b];
       if (nharmonics)
         for (int v = run.begin; v < run.begin + run.vectors; ++v) back_to_angular(pair, v);
     }
@@ -286,24 +286,24 @@ template <class T> class Gradient : public NepGradient {
     }
     if (layers[2 * a]) return;
     const int h0 = network.nhidden0, h1 = network.nhidden1;
-    layers[2 * a] =
-        std::make_unique<Layer<T>>(&network.weight0[static_cast<std::size_t>(a) * h0 * nd],
-                                   &network.bias0[static_cast<std::size_t>(a) * h0], nd, h0);
+    layers[2 * a] = std::make_unique<GradientLayer<T>>(
+        &network.weight0[static_cast<std::size_t>(a) * h0 * nd],
+        &network.bias0[static_cast<std::size_t>(a) * h0], nd, h0);
     if (h1)
-      layers[2 * a + 1] =
-          std::make_unique<Layer<T>>(&network.weight1[static_cast<std::size_t>(a) * h1 * h0],
-                                     &network.bias1[static_cast<std::size_t>(a) * h1], h0, h1);
+      layers[2 * a + 1] = std::make_unique<GradientLayer<T>>(
+          &network.weight1[static_cast<std::size_t>(a) * h1 * h0],
+          &network.bias1[static_cast<std::size_t>(a) * h1], h0, h1);
   }
 
-  Pair<T> &pair(int b)
+  GradientPair<T> &pair(int b)
   {
     const int index = species * nspecies + present[b];
-    if (!pairs[index]) pairs[index] = std::make_unique<Pair<T>>(network, index, functions);
+    if (!pairs[index]) pairs[index] = std::make_unique<GradientPair<T>>(network, index, functions);
     return *pairs[index];
   }
 
   /// The rate of r, and that of the direction u, of a vector of neighbors.
-  void find_rates(Shell<T> &shell, const Run &run, int v, int i, Vec<T> &along,
+  void find_rates(Shell<T> &shell, const VectorRun &run, int v, int i, Vec<T> &along,
                   Vec<T> *across) const
   {
     alignas(64) T t[3][width];
@@ -334,7 +334,7 @@ template <class T> class Gradient : public NepGradient {
   }
 
   /// Of species b: totals of f_k and their rates, [kradial, 2], and the part of q_n.
-  void contract_radial(const Pair<T> &pair, int b)
+  void contract_radial(const GradientPair<T> &pair, int b)
   {
     const int k_padded = round_up(network.kradial, 4);
     T *const totals = &radial_totals[static_cast<std::size_t>(b) * 2 * k_padded];
@@ -354,7 +354,7 @@ template <class T> class Gradient : public NepGradient {
     }
   }
 
-  void back_to_radial(Pair<T> &pair, int b)
+  void back_to_radial(GradientPair<T> &pair, int b)
   {
     const T *const totals =
         &radial_totals[static_cast<std::size_t>(b) * 2 * round_up(network.kradial, 4)];
@@ -372,7 +372,7 @@ template <class T> class Gradient : public NepGradient {
   {
     for (int part = 0; part < 2; ++part)
       for (int d = 0; d < nd; ++d) q[part * nd_padded + d] *= static_cast<T>(network.q_scaler[d]);
-    Layer<T> &bottom = *layers[2 * species], &top = *layers[2 * species + nlayers - 1];
+    GradientLayer<T> &bottom = *layers[2 * species], &top = *layers[2 * species + nlayers - 1];
     bottom.forward(q.get(), nd_padded);
     if (nlayers == 2) top.forward(bottom.h.get(), bottom.padded);
     by_shift[species] += static_cast<double>(a);
@@ -415,7 +415,7 @@ template <class T> class Gradient : public NepGradient {
               ka = network.kangular;
     for (std::size_t p = 0; p < pairs.size(); ++p) {
       if (!pairs[p]) continue;
-      Pair<T> &pair = *pairs[p];
+      GradientPair<T> &pair = *pairs[p];
       for (int n = 0; n < nr; ++n)
         for (int k = 0; k < kr; ++k)
           c_radial[(p * nr + n) * kr + k] +=
@@ -431,10 +431,11 @@ template <class T> class Gradient : public NepGradient {
   }
 
   const Invariants<T, true> invariants;
-  std::vector<std::unique_ptr<Layer<T>>> layers;    // [nspecies, 2] null where not needed so far
-  Buffer<T> by_last;                                // [nspecies, nlast]
-  Buffer<double> by_shift;                          // [nspecies]
-  std::vector<std::unique_ptr<Pair<T>>> pairs;      // [nspecies, nspecies] likewise
+  std::vector<std::unique_ptr<GradientLayer<T>>>
+      layers;                 // [nspecies, 2] null where not needed so far
+  Buffer<T> by_last;          // [nspecies, nlast]
+  Buffer<double> by_shift;    // [nspecies]
+  std::vector<std::unique_ptr<GradientPair<T>>> pairs;    // [nspecies, nspecies] likewise
 
   // Of a call and a center.
   T a = 0;
@@ -464,7 +465,7 @@ template <class T, int NA> class AngularGradient final : public Gradient<T> {
   // and their rates [2, nharmonics].
   T *numbers(int v) { return around.near.vector(v) + Shell<T>::nfields * width; }
 
-  void evaluate_angular(const Pair<T> &pair, Shell<T> &shell, int v, Vec<T> along,
+  void evaluate_angular(const GradientPair<T> &pair, Shell<T> &shell, int v, Vec<T> along,
                         const Vec<T> *across) override
   {
     const T *const p = shell.vector(v);
@@ -521,7 +522,7 @@ template <class T, int NA> class AngularGradient final : public Gradient<T> {
     }
   }
 
-  void back_to_angular(Pair<T> &pair, int v) override
+  void back_to_angular(GradientPair<T> &pair, int v) override
   {
     const T *const f = numbers(v), *const y = f + 2 * (network.kangular + NA) * width;
     Vec<T> by_g[NA] = {}, by_rate[NA] = {};

@@ -12,7 +12,7 @@
 namespace pwmlff::PWMLFF_ISA::nep {
 
 /// Neighbors of one species: vectors begin .. begin+vectors-1, the last of them padded.
-struct Run {
+struct VectorRun {
   int begin, vectors, count;
 };
 
@@ -38,7 +38,7 @@ template <class T> class Shell {
 
   /// Differences of positions, then directions and the radial cutoff function of a run whose rows
   /// have been written.
-  void locate(const Run &run, const double *positions, const double *center, double cutoff)
+  void locate(const VectorRun &run, const double *positions, const double *center, double cutoff)
   {
     const int first = run.begin * width;
     for (int e = first; e < first + run.count; ++e) {
@@ -82,7 +82,7 @@ template <class T> class Shell {
 
   /// Forces on the neighbors of a run. The gradients of padding are zero.
   /// @param totals [3 + 9] force on the center and virial, added to lane by lane
-  void spread(const Run &run, Vec<T> *totals, PartialSums &sums)
+  void spread(const VectorRun &run, Vec<T> *totals, PartialSums &sums)
   {
     for (int v = run.begin; v < run.begin + run.vectors; ++v) {
       const T *const p = vector(v);
@@ -104,7 +104,7 @@ template <class T> class Shell {
   }
 
   /// Virials of atoms of a run that has been spread.
-  void spread_virials(const Run &run, int center, PartialSums &sums)
+  void spread_virials(const VectorRun &run, int center, PartialSums &sums)
   {
     for (int e = run.begin * width; e < run.begin * width + run.count; ++e) {
       const T *const p = vector(e / width) + e % width;
@@ -176,7 +176,7 @@ template <class T> struct Surroundings {
   static constexpr int width = lanes<T>;
 
   Shell<T> near, far;
-  Buffer<Run> near_runs, far_runs;    // [npresent]
+  Buffer<VectorRun> near_runs, far_runs;    // [npresent]
   int near_vectors = 0;
 
   /// @param more  vectors of numbers behind the fields of near ones

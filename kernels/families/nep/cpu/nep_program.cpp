@@ -3,7 +3,7 @@
 // The NEP engine for one instruction set; compiled once for each (simd.h, CMakeLists.txt). In a
 // namespace of its own: names of the DP engine are in that of the instruction set.
 
-#include "nep_backend.h"
+#include "nep_program.h"
 
 #include "../../../math/zbl.h"
 #include "invariants.h"
@@ -25,7 +25,7 @@ template <class P> inline P *unknown(P *p)
 }
 
 /// Everything of a pair of species.
-template <class T> struct Pair {
+template <class T> struct NepPair {
   double cutoff;             // beyond which nothing depends on the neighbor
   double radial, angular;    // cutoffs
   ZblPair zbl;
@@ -33,7 +33,7 @@ template <class T> struct Pair {
   Buffer<T> by_value, by_slope;    // [nradial, kradial padded] likewise, and of the derivative
   Buffer<T> series;                // [kangular, 2, NA] value and slope of the angular part
 
-  Pair(const NepNetwork &network, int index, int padded_functions) :
+  NepPair(const NepNetwork &network, int index, int padded_functions) :
       radial(network.cut_radial[index]),
       angular(network.angular() ? network.cut_angular[index] : 0.0)
   {
@@ -72,24 +72,24 @@ template <class T> struct Pair {
 
 template <class T> struct Species {
   Neurons<T> neurons;
-  std::vector<std::unique_ptr<const Pair<T>>> pairs;    // [npresent]
-  Buffer<Reach> reach;                                  // [npresent]
+  std::vector<std::unique_ptr<const NepPair<T>>> pairs;    // [npresent]
+  Buffer<Reach> reach;                                     // [npresent]
 
   Species(const NepNetwork &network, int species, const Buffer<int> &present,
           int padded_functions) :
       neurons(network, species), pairs(present.size()), reach(present.size())
   {
     for (std::size_t b = 0; b < present.size(); ++b) {
-      pairs[b] = std::make_unique<const Pair<T>>(network, species * network.nspecies() + present[b],
-                                                 padded_functions);
+      pairs[b] = std::make_unique<const NepPair<T>>(
+          network, species * network.nspecies() + present[b], padded_functions);
       reach[b] = {pairs[b]->angular, pairs[b]->cutoff};
     }
   }
 };
 
 /// What one form of model needs, without template parameters.
-template <class T> struct Model {
-  Model(const NepPacking &model, int padded_functions) :
+template <class T> struct PackedNep {
+  PackedNep(const NepPacking &model, int padded_functions) :
       nspecies(model.network->nspecies()),
       nradial(model.network->nradial),
       kradial(model.network->kradial),
@@ -126,7 +126,7 @@ template <class T, int NA> class NepWorker : public Worker {
                                   ? 8
                                   : (PWMLFF_REGISTERS - 2) / (NA + 1);
 
-  explicit NepWorker(const Model<T> &model) :
+  explicit NepWorker(const PackedNep<T> &model) :
       model(model),
       nspecies(model.nspecies),
       npresent(static_cast<int>(model.present.size())),
@@ -205,8 +205,8 @@ template <class T, int NA> class NepWorker : public Worker {
     T *const q = center.q.get();
     for (int n = 0; n < nradial; ++n) q[n] = 0;
     for (int b = 0; b < npresent; ++b) {
-      const Pair<T> *const pair = species->pairs[b].get();
-      const Run &near = center.near_runs[b], &far = center.far_runs[b];
+      const NepPair<T> *const pair = species->pairs[b].get();
+      const VectorRun &near = center.near_runs[b], &far = center.far_runs[b];
       if (near.count + far.count == 0) continue;
       center.near.locate(near, input.x, xi, pair->radial);
       center.far.locate(far, input.x, xi, pair->radial);
@@ -223,7 +223,7 @@ template <class T, int NA> class NepWorker : public Worker {
   }
 
   /// radial_sums[k] += sum over a run of fc T_k.
-  void add_radial(const Pair<T> &, Shell<T> &shell, const Run &run)
+  void add_radial(const NepPair<T> &, Shell<T> &shell, const VectorRun &run)
   {
     int v = run.begin;
     const int end = run.begin + run.vectors;
@@ -248,7 +248,7 @@ template <class T, int NA> class NepWorker : public Worker {
   }
 
   /// q_n += sum over k of value[k, n] times the sum over lanes of radial_sums[k], which is cleared.
-  void contract_radial(const Pair<T> &pair, T *q)
+  void contract_radial(const NepPair<T> &pair, T *q)
   {
     T *const sums = radial_sums.get();
     for (int k = 0; k < kradial; k += 4) {
@@ -267,7 +267,7 @@ template <class T, int NA> class NepWorker : public Worker {
   }
 
   /// Functions, their derivatives and harmonics of a run, behind the fields of its vectors.
-  void evaluate_angular(const Pair<T> &pair, Shell<T> &shell, const Run &run)
+  void evaluate_angular(const NepPair<T> &pair, Shell<T> &shell, const VectorRun &run)
   {
     const T per_cutoff = static_cast<T>(1.0 / pair.angular);
     const bool same = pair.angular == pair.radial;
@@ -336,7 +336,7 @@ template <class T, int NA> class NepWorker : public Worker {
   }
 
   /// Half of the ZBL energy of each pair of a run; all of it in float64, as forces are large.
-  double add_zbl(const ZblPair &zbl, Shell<T> &shell, const Run &run, int i, double *own,
+  double add_zbl(const ZblPair &zbl, Shell<T> &shell, const VectorRun &run, int i, double *own,
                  PartialSums &sums)
   {
     double energy = 0.0;
@@ -364,7 +364,7 @@ template <class T, int NA> class NepWorker : public Worker {
     double own[3] = {}, zbl_energy = 0.0;
     Vec<T> totals[12] = {};    // force on the center, virial
     for (int b = 0; b < npresent; ++b) {
-      const Run &near = center.near_runs[b], &far = center.far_runs[b];
+      const VectorRun &near = center.near_runs[b], &far = center.far_runs[b];
       if (near.count + far.count == 0) continue;
       combine_series(*species->pairs[b], by_q);
       back_from_near(center.near, near);
@@ -388,7 +388,7 @@ template <class T, int NA> class NepWorker : public Worker {
   }
 
   /// The series of the sum over n of dE/dq_n g_n and of its derivative.
-  void combine_series(const Pair<T> &pair, const T *by_q)
+  void combine_series(const NepPair<T> &pair, const T *by_q)
   {
     const int kr_padded = round_up(kradial, width);
     for (int k = 0; k < kradial; k += width) {
@@ -423,7 +423,7 @@ template <class T, int NA> class NepWorker : public Worker {
     }
   }
 
-  void back_from_far(Shell<T> &shell, const Run &run)
+  void back_from_far(Shell<T> &shell, const VectorRun &run)
   {
     const Vec<T> none[3] = {};
     const int end = run.begin + run.vectors;
@@ -440,7 +440,7 @@ template <class T, int NA> class NepWorker : public Worker {
     }
   }
 
-  void back_from_near(Shell<T> &shell, const Run &run)
+  void back_from_near(Shell<T> &shell, const VectorRun &run)
   {
     const int end = run.begin + run.vectors;
     int v = run.begin;
@@ -493,7 +493,7 @@ template <class T, int NA> class NepWorker : public Worker {
     shell.keep_gradient(v, radial, across);
   }
 
-  const Model<T> &model;
+  const PackedNep<T> &model;
   const int nspecies, npresent, nradial, kradial, kangular, nharmonics, harmonics_padded, padded,
       nd_padded;
   const Species<T> *species = nullptr;    // of the block
@@ -516,7 +516,7 @@ template <class T, int NA> class NepProgram : public Program {
   std::size_t table_bytes() const override { return 0; }
 
  private:
-  const Model<T> model;
+  const PackedNep<T> model;
 };
 
 template <class T> Program *make_program_for(const NepPacking &model)

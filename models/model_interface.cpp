@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 
-#include "c_interface.h"
+#include "model_interface.h"
 
 #include "messages.h"
 #include "model.h"

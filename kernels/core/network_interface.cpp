@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 
-#include "c_interface.h"
+#include "network_interface.h"
 
 #include "family.h"
 #include "gpu/gpu_neighbors.h"

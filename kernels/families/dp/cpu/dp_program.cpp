@@ -2,7 +2,7 @@
 
 // The DP engine for one instruction set; compiled once for each (simd.h, CMakeLists.txt).
 
-#include "backend.h"
+#include "dp_program.h"
 
 #include "../../../core/virial_terms.h"
 #include "edges.h"
@@ -14,14 +14,14 @@ namespace pwmlff::PWMLFF_ISA {
 namespace {
 
 /// Everything of a pair of species.
-template <class T> struct Pair {
+template <class T> struct DPPair {
   PairGeometry geometry;
   Embedding net;
   int sel;                  // slots
   Channels<T> *channels;    // null without a table
   Buffer<double> g_rmax;    // [width] G at and beyond the cutoff, that of an empty slot
 
-  Pair(const DPNetwork &network, int index, const SplineTable *table) :
+  DPPair(const DPNetwork &network, int index, const SplineTable *table) :
       geometry(pair_geometry(network, index, table)),
       net(network.embedding[index]),
       sel(network.sel[index % network.nspecies()]),
@@ -36,8 +36,8 @@ template <class T> struct Pair {
     // evaluate() has filled it. NOLINTNEXTLINE(clang-analyzer-core.uninitialized.Assign)
     for (int m = 0; m < width; ++m) g_rmax[m] = value[m * lanes<double>];
   }
-  Pair(Pair &&) = delete;
-  ~Pair() { delete channels; }
+  DPPair(DPPair &&) = delete;
+  ~DPPair() { delete channels; }
 };
 
 /// T: tables and moments, F: fitting nets, C: vectors of atoms in a block.
@@ -50,7 +50,7 @@ template <class T, class F, int C> class DPProgram : public Program {
       width(model.network->width),
       rmax(model.network->rmax),
       has_tables(!model.tables->empty()),
-      pairs(new Pair<T> *[nspecies * nspecies]()),
+      pairs(new DPPair<T> *[nspecies * nspecies]()),
       fittings(new Fit *[nspecies]())
   {
     const DPNetwork &network = *model.network;
@@ -62,7 +62,7 @@ template <class T, class F, int C> class DPProgram : public Program {
         const int index = a * nspecies + b;
         if ((*model.present)[b])
           pairs[index] =
-              new Pair<T>(network, index, has_tables ? &(*model.tables)[index] : nullptr);
+              new DPPair<T>(network, index, has_tables ? &(*model.tables)[index] : nullptr);
       }
     }
     scale = network.scale(*model.present);
@@ -89,7 +89,7 @@ template <class T, class F, int C> class DPProgram : public Program {
   const double rmax;
   const bool has_tables;    // else all atoms take the nets themselves
   double scale;             // of the moments
-  Pair<T> **pairs;          // [nspecies*nspecies] null for species that take no part
+  DPPair<T> **pairs;        // [nspecies*nspecies] null for species that take no part
   Fit **fittings;           // [nspecies]
 };
 
@@ -327,7 +327,7 @@ template <class T, class F, int C> class DPWorker : public Worker {
   const DPProgram<T, F, C> &model;
   const int nspecies, width, nvectors, padded;
   const CenterBlock *block = nullptr;
-  Pair<T> *const *pairs = nullptr;    // [nspecies] of the block's species
+  DPPair<T> *const *pairs = nullptr;    // [nspecies] of the block's species
 
   Edges<T> edges;
   Buffer<Run> runs;    // [atoms, nspecies]
