@@ -21,6 +21,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import fields, is_dataclass
 from functools import partial
+from itertools import groupby
 from pathlib import Path
 from types import UnionType
 from typing import (
@@ -110,6 +111,17 @@ def facts(*columns: Mapping[str, str]) -> Table:
     for name in columns[0]:
         result.add_row(name, *(column[name] for column in columns))
     return result
+
+
+def ranges(numbers: Iterable[int], separator: str = ", ", most: int = 12) -> str:
+    """Numbers for people: 3-17, 40; so many ranges of them, and how many there are beside."""
+    ordered = enumerate(sorted(set(numbers)))
+    groups = [
+        [n for _, n in group] for _, group in groupby(ordered, lambda pair: pair[1] - pair[0])
+    ]
+    shown = [f"{run[0]}-{run[-1]}" if len(run) > 1 else f"{run[0]}" for run in groups[:most]]
+    hidden = sum(map(len, groups[most:]))
+    return separator.join([*shown, f"and {hidden} more"] if hidden else shown)
 
 
 def tracked(items: Sequence[T], title: str) -> Iterable[T]:

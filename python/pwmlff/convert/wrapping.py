@@ -18,7 +18,7 @@ from ase.data import chemical_symbols
 from rich.console import RenderableType
 
 from pwmlff.convert import chgnet, deepmd, mace, matpl, nequip, programs, sevennet
-from pwmlff.convert.foreign import UNEXPECTED, Foreign, Numbers, Saved, Source, saved, taken_for
+from pwmlff.convert.foreign import UNEXPECTED, Foreign, Numbers, Source, saved, taken_for
 from pwmlff.evaluation import archive, model_file, reference, self_test
 from pwmlff.evaluation.engine import Choice, Evaluation, choose
 from pwmlff.evaluation.nep_file import Nep, write_nep
@@ -70,6 +70,7 @@ class WrapReport(Report):
     def show(self) -> RenderableType:
         """One table."""
         model = self.model
+        size = f"{model.nparameters} parameters in {model.dtype}"
         rows = {
             "file": f"{self.source} -> {self.output}",
             "is": self.family,
@@ -77,19 +78,14 @@ class WrapReport(Report):
             "elements": " ".join(model.elements),
             "cutoff": model.reach,
             **self.told,
-            **self._size(),
+            # Parameters of a module that was frozen became a part of its code.
+            **({"size": size} if model.nparameters else {}),
             "engine": self.engine,
             "differs by": f"{self.energy_difference:.1e} eV (atom), {self.force_difference:.1e} "
             f"eV/Å at most from {self.proof}, on a random cluster",
             "use": f"pair_style pwmlff 1 {quoted(self.output)}",
         }
         return facts(rows)
-
-    def _size(self) -> dict[str, str]:
-        """Nothing of a module that was frozen, whose parameters became a part of its code."""
-        model = self.model
-        text = f"{model.nparameters} parameters in {model.dtype}"
-        return {"size": text} if model.nparameters else {}
 
 
 def wrap(
@@ -177,8 +173,9 @@ def _read(path: str, compiled: bool, head: str) -> Foreign:
         except archive.OtherFileError:
             content = saved(contents)
             made = programs.translate(path, contents, content, head)
-            if made is None and (foreign := _checkpoint(path, contents, content)):
-                return foreign
+            for read_saved in (matpl.read, chgnet.read) if made is None else ():
+                if foreign := read_saved(path, contents, content):
+                    return foreign
             contents = contents if made is None else made
             archive.check(contents)
         else:
@@ -207,10 +204,6 @@ def _read(path: str, compiled: bool, head: str) -> Foreign:
     note = "needs no wrapping: copied"
     note += "; --compile adds machine code" if kind == "EDGE" else ""
     return Foreign(f"a model of kind {kind}", module, None, single, {"note": note}, contents)
-
-
-def _checkpoint(path: str, contents: bytes, content: Saved) -> Foreign | None:
-    return matpl.read(path, contents, content) or chgnet.read(path, contents, content)
 
 
 def _atom_type(foreign: Foreign) -> list[int]:

@@ -36,6 +36,7 @@ from rich.text import Text
 from pwmlff.data import consistency, neighbors, readers, sources
 from pwmlff.data.frames import Frames
 from pwmlff.data.neighbors import Edges
+from pwmlff.files import sha256
 from pwmlff.report import Failure, Report
 from pwmlff.threads import allowed_threads
 
@@ -136,15 +137,11 @@ def load(
 
 def _digest(path: Path) -> str:
     """SHA-256 of the contents of a file, or of all files in a folder and their names."""
-    result = hashlib.sha256()
-    names = [path] if path.is_file() else sorted(p for p in path.rglob("*") if p.is_file())
-    for name in names:
-        if name != path:
-            result.update(f"\0{name.relative_to(path)}\0{name.stat().st_size}\0".encode())
-        with name.open("rb") as file:
-            while block := file.read(BLOCK):
-                result.update(block)
-    return result.hexdigest()
+    if path.is_file():
+        return sha256([path])
+    files = sorted(file for file in path.rglob("*") if file.is_file())
+    text = "".join(f"{sha256([file])} {file.relative_to(path)}\n" for file in files)
+    return hashlib.sha256(text.encode()).hexdigest()
 
 
 def _arrays(data: Frames | Edges) -> dict[str, np.ndarray]:
@@ -268,11 +265,9 @@ def _keep(
 def _clean(parent: Path) -> None:
     """Remove what processes that were killed have left."""
     for path in parent.glob(f"{TEMPORARY}*"):
-        try:
+        with suppress(FileNotFoundError):
             if time.time() - path.stat().st_mtime > ABANDONED:
                 shutil.rmtree(path, ignore_errors=True)
-        except FileNotFoundError:
-            continue
 
 
 # ---- how large it is

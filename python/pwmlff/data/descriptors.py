@@ -13,7 +13,7 @@ among many shows.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from itertools import combinations_with_replacement
+from itertools import combinations_with_replacement, permutations
 
 import numpy as np
 
@@ -29,9 +29,7 @@ def _components(directions: np.ndarray) -> Iterator[tuple[int, float, np.ndarray
     """Distinct components of u (x) ... (x) u [E]: degree, how often each is there, values."""
     for degree in range(DEGREES):
         for axes in combinations_with_replacement(range(3), degree):
-            orders = {1: 1, 2: 2, 3: 6}.get(len(set(axes)), 1)
-            if degree == 3 and len(set(axes)) == 2:
-                orders = 3
+            orders = len(set(permutations(axes)))
             values = np.ones(len(directions))
             for axis in axes:
                 values = values * directions[:, axis]

@@ -23,11 +23,11 @@ from ase.io.formats import UnknownFileTypeError, filetype, iread
 
 from pwmlff.data import convergence, extxyz, movement
 from pwmlff.data import deepmd_npy as deepmd
-from pwmlff.data.frames import Frames, ranges
+from pwmlff.data.frames import Frames
 from pwmlff.data.labelled import Labelled, element_numbers, gathered, require_elements
 from pwmlff.data.labels import labels_of, value_of
 from pwmlff.files import without_mark
-from pwmlff.report import Failure
+from pwmlff.report import Failure, ranges
 
 log = logging.getLogger(__name__)
 

@@ -223,11 +223,6 @@ _UNREADABLE = (
 )  # fmt: skip
 
 
-def card(contents: bytes) -> dict[str, Any] | None:
-    """What an archive that :func:`check` has found sound says of how the model was made."""
-    return extra_json(contents, CARD)
-
-
 def companion(path: str | PathLike[str]) -> Path:
     """The file beside a nep.txt with what that has no place for, by the names of extra files."""
     return Path(f"{fspath(path)}.json")
@@ -282,9 +277,6 @@ class _Object:
         if cls.class_name.startswith(("torch.jit._pickle.", "torch._utils._rebuild_parameter")):
             return arguments[0]  # the value, and its type
         return super().__new__(cls)
-
-    def __init__(self, *_: Any) -> None:
-        pass
 
     def __setstate__(self, state: Any) -> None:
         self.state = state

@@ -468,7 +468,7 @@ def _describe(
         archive.check_limits(cutoff, reach, max_neighbor, atom_type, ntypes)
     except ValueError as error:
         raise Failure(f"'{path}' {error}") from error
-    card = archive.card(contents)
+    card = archive.extra_json(contents, archive.CARD)
     return ModelInfo(
         file=path,
         sha256=hashlib.sha256(contents).hexdigest(),

@@ -16,7 +16,7 @@ from ase.data import chemical_symbols
 from rich.text import Text
 
 from pwmlff import files, picture
-from pwmlff.data import readers
+from pwmlff.data import neighbors, readers
 from pwmlff.data.frames import Frames
 from pwmlff.evaluation import model_file
 from pwmlff.models.saving import add_record, add_self_test, copy_model
@@ -170,7 +170,7 @@ def _train_one(
             valid_errors=judged,
             step=trainer.progress.step,
             epochs=trainer.epoch,
-            closest=card.closest(learner.model.edges),
+            closest=neighbors.by_pair(elements.tolist(), learner.model.edges.closest),
             without_data=[chemical_symbols[z] for z in without_data],
             virial_offsets=constants.values,
             isolated_atoms=errors.isolated_atoms(

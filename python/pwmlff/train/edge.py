@@ -404,9 +404,6 @@ class TrainableModule(Trainable):
             parts[k][:] = part.double().flatten().cpu().numpy()
         return gradient
 
-    def refine(self, parameters: np.ndarray, sample: np.ndarray, forces: np.ndarray | None) -> None:
-        """Nothing: steps are computed with the module itself."""
-
     # ---- what comes of it
 
     def judged(self, parameters: np.ndarray) -> nn.Module:

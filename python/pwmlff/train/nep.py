@@ -270,9 +270,6 @@ class NepModel(Trainable):
         if card is not None:
             write_companion(path, card)
 
-    def refine(self, parameters: np.ndarray, sample: np.ndarray, forces: np.ndarray | None) -> None:
-        """Nothing: steps are computed with the model itself, in their precision."""
-
     def state(self) -> dict[str, np.ndarray]:
         """What does not learn, but is of the data."""
         return {"q_scaler": self.model.q_scaler.copy()}
