@@ -76,7 +76,7 @@ def read(source: Source) -> Foreign | None:
         raise Failure(
             f"'{source.path}' is a model of DeePMD-kit "
             f"{f'with a descriptor of class {kind}' if kind else lacks}; only those with a "
-            "descriptor of type se_e2_a can be wrapped"
+            "descriptor of type se_e2_a can be converted"
         )
     reader = _Reader(source.path, atomic)
     slots = [f"{n} {symbol}" for n, symbol in zip(reader.sel, reader.type_map, strict=True)]
@@ -147,7 +147,7 @@ class _Reader:
             raise self._failure(str(error)) from error
 
     def _failure(self, text: str) -> Failure:
-        return Failure(f"'{self.path}' is a model of DeePMD-kit that cannot be wrapped: {text}")
+        return Failure(f"'{self.path}' is a model of DeePMD-kit that cannot be converted: {text}")
 
     def _require_known(self) -> None:
         """Refuse what the contract does not have."""

@@ -126,7 +126,7 @@ class Foreign:
     evaluate: Callable[[Atoms], Numbers] | None
     single: bool = False  # whether the original computes in float32
     told: dict[str, str] = field(default_factory=dict)  # further lines for people, by their names
-    contents: bytes | None = None  # of a file that needs no wrapping
+    contents: bytes | None = None  # of a file that needs no conversion
     extra: dict[str, bytes] = field(default_factory=dict)  # extra files that the result gets
 
     @property

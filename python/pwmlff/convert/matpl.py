@@ -47,7 +47,7 @@ def read(path: str, contents: bytes, content: Saved) -> Foreign | None:
         raise Failure(f"'{path}' is a checkpoint of MatPL or PWMLFF without {error}") from error
     except UNEXPECTED as error:
         raise Failure(
-            f"'{path}' is a checkpoint of MatPL or PWMLFF that cannot be wrapped: {error}"
+            f"'{path}' is a checkpoint of MatPL or PWMLFF that cannot be converted: {error}"
         ) from error
     told = {"epoch": str(checkpoint["epoch"])} if "epoch" in checkpoint else {}
     if "compress" in checkpoint:

@@ -193,7 +193,8 @@ def _program_of(path: str, content: Saved) -> _Program | None:
         return replace(OF_NEQUIP, source="a checkpoint of NequIP")
     if MLIAP in content.table:
         raise Failure(
-            f"'{path}' is a model of MACE for pair_style mliap; wrap the .model that it was made of"
+            f"'{path}' is a model of MACE for pair_style mliap; convert the .model that it was "
+            "made of"
         )
     if SEVENNET in content.table:
         return OF_SEVENNET

@@ -54,7 +54,7 @@ FUSED = "which the fused engine runs; leave out --compile"
 
 
 @dataclass(frozen=True)
-class WrapReport(Report):
+class ConversionReport(Report):
     """What became of a file; what fails the verification is not written."""
 
     source: str
@@ -88,14 +88,14 @@ class WrapReport(Report):
         return facts(rows)
 
 
-def wrap(
+def convert(
     path: str | PathLike[str],
     output: str | PathLike[str],
     *,
     compiled: bool = False,
     head: str = "",
     elements: Sequence[str] = (),
-) -> WrapReport:
+) -> ConversionReport:
     """Write a model file of another program as one that pair_style pwmlff runs.
 
     Args:
@@ -123,7 +123,7 @@ def wrap(
     quoted(str(target))  # the name is to stand in an input
     foreign = _read(source, compiled, head)
     together = _together(source, foreign, elements)
-    card = {**origin(), "wrapped": {"file": Path(source).name, "family": foreign.family}}
+    card = {**origin(), "converted": {"file": Path(source).name, "family": foreign.family}}
     with drafted(target) as draft:
         if isinstance(foreign.module, Nep):
             if foreign.contents is None:
@@ -153,7 +153,7 @@ def wrap(
             told |= _speeds(source, chosen, choose(draft, "torchscript") if compiled else None)
         copy_model(draft, target)
     model, engine = model_file.describe_unopened(output), chosen.engine.description
-    return WrapReport(
+    return ConversionReport(
         source, fspath(output), foreign.family, model, engine, foreign.basis, *differences, told
     )
 
@@ -165,7 +165,7 @@ def _read(path: str, compiled: bool, head: str) -> Foreign:
         if compiled:
             raise Failure(f"'{path}' is of kind {info.kind}, {FUSED}")
         _require_unchanged(path)
-        note = "needs no wrapping: copied as it is"
+        note = "needs no conversion: copied as it is"
         return Foreign("a model of kind NEP", module, None, told={"note": note}, contents=contents)
     try:
         try:
@@ -201,7 +201,7 @@ def _read(path: str, compiled: bool, head: str) -> Foreign:
         raise Failure(f"'{path}' is of kind {kind}, {FUSED}")
     if compiled:
         return Foreign(f"kind EDGE, class {class_name}", module, None, single)
-    note = "needs no wrapping: copied"
+    note = "needs no conversion: copied"
     note += "; --compile adds machine code" if kind == "EDGE" else ""
     return Foreign(f"a model of kind {kind}", module, None, single, {"note": note}, contents)
 
