@@ -301,7 +301,7 @@ def restored(kind: type[T], value: Any) -> T:
     origin, kinds = get_origin(kind) or kind, get_args(kind)
     result: Any = value
     if origin in (Union, UnionType):
-        origin = next((one for one in kinds if _is_of(one, value)), kinds[0])
+        origin = next((part for part in kinds if _is_of(part, value)), kinds[0])
         result = restored(origin, value)
     elif not _is_of(kind, value):
         name = getattr(kind, "__name__", kind)
@@ -315,7 +315,7 @@ def restored(kind: type[T], value: Any) -> T:
         result = [restored(kinds[0], entry) for entry in value]
     elif origin is tuple:
         each = kinds[:1] * len(value) if kinds[-1] is Ellipsis else kinds
-        result = tuple(restored(one, entry) for one, entry in zip(each, value, strict=True))
+        result = tuple(restored(part, entry) for part, entry in zip(each, value, strict=True))
     elif origin is float:
         result = float(value)
     return cast(T, result)

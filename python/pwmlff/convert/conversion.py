@@ -137,7 +137,7 @@ def convert(
             save_model(foreign.module, draft, card, extra, record=False)
         with _naming_source(source, draft):
             clusters, expected = _original(source, draft, foreign)
-            told = {**foreign.told, **(_compile(source, draft) if compiled else {})}
+            notes = {**foreign.notes, **(_compile(source, draft) if compiled else {})}
             chosen = choose(draft, "auto", "exact")
             if compiled and chosen.engine.name != "compiled":
                 raise Failure(f"'{source}' was compiled, but {chosen.reason}; nothing was written")
@@ -145,16 +145,16 @@ def convert(
                 evaluations = [chosen.engine(cluster) for cluster in clusters]
             differences = _differences(source, foreign, evaluations, expected)
             if self_test.of_file(draft, chosen.info) is None:
-                found = [Numbers(one.atom_energy, one.forces) for one in evaluations]
-                add_self_test(draft, expected, max(map(self_test.difference, found, expected)))
+                numbers = [Numbers(one.atom_energy, one.forces) for one in evaluations]
+                add_self_test(draft, expected, max(map(self_test.difference, numbers, expected)))
             if chosen.engine.name == "fused" and chosen.info.scripted:
                 draft.write_bytes(with_record(draft.read_bytes(), _atom_type(foreign), together))
-            told |= _record(draft, chosen)
-            told |= _speeds(source, chosen, choose(draft, "torchscript") if compiled else None)
+            notes |= _record(draft, chosen)
+            notes |= _speeds(source, chosen, choose(draft, "torchscript") if compiled else None)
         copy_model(draft, target)
     model, engine = model_file.describe_unopened(output), chosen.engine.description
     return ConversionReport(
-        source, fspath(output), foreign.family, model, engine, foreign.basis, *differences, told
+        source, fspath(output), foreign.family, model, engine, foreign.basis, *differences, notes
     )
 
 
@@ -166,17 +166,17 @@ def _read(path: str, compiled: bool, head: str) -> Foreign:
             raise Failure(f"'{path}' is of kind {info.kind}, {FUSED}")
         _require_unchanged(path)
         note = "needs no conversion: copied as it is"
-        return Foreign("a model of kind NEP", module, None, told={"note": note}, contents=contents)
+        return Foreign("a model of kind NEP", module, None, notes={"note": note}, contents=contents)
     try:
         try:
             archive.check(contents)
         except archive.OtherFileError:
             content = saved(contents)
-            made = programs.translate(path, contents, content, head)
-            for read_saved in (matpl.read, chgnet.read) if made is None else ():
+            translated = programs.translate(path, contents, content, head)
+            for read_saved in (matpl.read, chgnet.read) if translated is None else ():
                 if foreign := read_saved(path, contents, content):
                     return foreign
-            contents = contents if made is None else made
+            contents = contents if translated is None else translated
             archive.check(contents)
         else:
             programs.require_no_head(path, head)
@@ -261,9 +261,7 @@ def _speeds(source: str, chosen: Choice, scripted: Choice | None) -> dict[str, s
         ]
     system = f"{len(atoms)} atoms with {neighbors} neighbors each, on one thread"
     text = f"{1e3 * times[0]:.3g} ms for {system}"
-    return {
-        "speed": text + "".join(f"; {1e3 * other:.3g} ms as TorchScript" for other in times[1:])
-    }
+    return {"speed": text + "".join(f"; {1e3 * time:.3g} ms as TorchScript" for time in times[1:])}
 
 
 @contextmanager
@@ -283,8 +281,8 @@ def _original(source: str, draft: Path, foreign: Foreign) -> tuple[list[Atoms], 
     )
     try:
         with archive.time_limit(f"'{source}': its forward on a random cluster"):
-            found = [evaluate(cluster) for cluster in clusters]
-        numbers = [Numbers(one.atom_energy, one.forces) for one in found]
+            results = [evaluate(cluster) for cluster in clusters]
+        numbers = [Numbers(one.atom_energy, one.forces) for one in results]
         if not all(np.isfinite(values).all() for one in numbers for values in one):
             raise ValueError("it gives energies or forces that are no numbers")
     except UNEXPECTED as error:
@@ -306,10 +304,7 @@ def _require_unchanged(path: str) -> None:
 
 
 def _differences(
-    source: str,
-    foreign: Foreign,
-    evaluations: Sequence[Evaluation],
-    expected: Sequence[Numbers],
+    source: str, foreign: Foreign, evaluations: Sequence[Evaluation], expected: Sequence[Numbers]
 ) -> tuple[float, float]:
     """The largest of atomic energies and forces, within what is allowed."""
     worst = {"energies of atoms": 0.0, "forces": 0.0}

@@ -85,7 +85,7 @@ def read(source: Source) -> Foreign | None:
         module=reader.model(),
         evaluate=lambda atoms: _evaluate(model, atoms),
         single=any(parameter.dtype == torch.float32 for parameter in model.parameters()),
-        told={"slots": ", ".join(slots)},
+        notes={"slots": ", ".join(slots)},
     )
 
 
@@ -93,7 +93,7 @@ def _evaluate(model: Any, atoms: Atoms) -> Numbers:
     types = [model.atomic_model.type_map.index(symbol) for symbol in atoms.symbols]
     with torch.jit.optimized_execution(False):
         results = model(torch.from_numpy(atoms.positions)[None], torch.tensor([types]), None)
-    return Numbers.made(results["atom_energy"], results["force"][0])
+    return Numbers.from_tensors(results["atom_energy"], results["force"][0])
 
 
 def _excludes(mask: Any) -> bool:
@@ -157,8 +157,8 @@ class _Reader:
                 f"its type_map holds {', '.join(map(repr, unknown))}, expected chemical symbols"
             )
         atomic, descriptor, fitting = self.atomic, self.descriptor, self.fitting
-        if (given := getattr(fitting, "var_name", "energy")) != "energy":
-            raise self._failure(f"its fitting net gives {given}, expected energy")
+        if (quantity := getattr(fitting, "var_name", "energy")) != "energy":
+            raise self._failure(f"its fitting net gives {quantity}, expected energy")
         odd = {
             "exclude_types of its descriptor": _excludes(getattr(descriptor, "emask", None)),
             "pair_exclude_types": _excludes(getattr(atomic, "pair_excl", None)),

@@ -49,10 +49,12 @@ def read(path: str, contents: bytes, content: Saved) -> Foreign | None:
         raise Failure(
             f"'{path}' is a checkpoint of MatPL or PWMLFF that cannot be converted: {error}"
         ) from error
-    told = {"epoch": str(checkpoint["epoch"])} if "epoch" in checkpoint else {}
+    notes = {"epoch": str(checkpoint["epoch"])} if "epoch" in checkpoint else {}
     if "compress" in checkpoint:
-        told["compression"] = "left out: the nets are in the file, and tables are made of them here"
-    return Foreign(family="MatPL or PWMLFF, checkpoint", module=model, evaluate=None, told=told)
+        notes["compression"] = (
+            "left out: the nets are in the file, and tables are made of them here"
+        )
+    return Foreign(family="MatPL or PWMLFF, checkpoint", module=model, evaluate=None, notes=notes)
 
 
 def _load(path: str, contents: bytes) -> dict[str, Any] | None:

@@ -105,7 +105,7 @@ def load(
         "keep_unconverged": keep_unconverged,
         "kinds": dict(kinds),
     }
-    entry = kept = None
+    entry = cached = None
     paths: list[str] = []
     if cache is not None and fspath(cache) != NONE:
         split = [readers.split(spec) for spec in specs]
@@ -114,22 +114,22 @@ def load(
         options["files"] = [[p.name, repr(wanted), _digest(p)] for p, wanted in split]
         key = hashlib.sha256(json.dumps(options).encode()).hexdigest()[:40]
         entry = folder_of(cache) / key
-        kept = _opened(entry, options, paths, threads)
-    if kept is None:
+        cached = _opened(entry, options, paths, threads)
+    if cached is None:
         texts: list[str] = []
         frames = readers.read(specs, format, energy, texts.append, keep_unconverged, kinds)
         edges = neighbors.find_edges(frames, elements, cutoff, threads=threads)
         remarks = [(True, text) for text in texts]
-        found = consistency.findings(frames)
+        findings = consistency.findings(frames)
         offsets = sources.offsets(frames, sources.describe(frames, edges))
-        found += sources.findings(frames, offsets, found)
-        remarks += [(f.warning, f.text) for f in found]
+        findings += sources.findings(frames, offsets, findings)
+        remarks += [(f.warning, f.text) for f in findings]
         for array in (*_arrays(frames).values(), *_arrays(edges).values()):
             array.flags.writeable = False
         if entry is not None:
             _keep(entry, options, paths, frames, edges, remarks)
     else:
-        frames, edges, remarks = kept
+        frames, edges, remarks = cached
     for warning, text in remarks:
         log.log(logging.WARNING if warning else logging.INFO, "%s", text)
     return frames, edges
@@ -201,15 +201,15 @@ def _opened(
     return frames, edges, remarks
 
 
-def _moved(files: Sequence[str], places: Sequence[str], paths: Sequence[str]) -> tuple[str, ...]:
+def _moved(files: Sequence[str], old_paths: Sequence[str], paths: Sequence[str]) -> tuple[str, ...]:
     """Names of files, or of systems in folders, where they lie now."""
     result = []
     for name in files:
-        both = zip(places, paths, strict=True)
-        found = next((pair for pair in both if Path(name).is_relative_to(pair[0])), None)
-        if found is None:
-            raise ValueError(f"'{name}' is none of {places}")
-        result.append(str(Path(found[1], Path(name).relative_to(found[0]))))
+        both = zip(old_paths, paths, strict=True)
+        match = next((pair for pair in both if Path(name).is_relative_to(pair[0])), None)
+        if match is None:
+            raise ValueError(f"'{name}' is none of {old_paths}")
+        result.append(str(Path(match[1], Path(name).relative_to(match[0]))))
     return tuple(result)
 
 
@@ -325,10 +325,10 @@ def _files(description: Path) -> tuple[str, ...]:
 
 def _shrink(newest: Path) -> None:
     """Remove entries that were not used for longest until all are within the limit, but not one."""
-    kept = entries(newest.parent)
-    total = sum(entry.bytes for entry in kept)
+    listed = entries(newest.parent)
+    total = sum(entry.bytes for entry in listed)
     most = limit()
-    for entry in kept:
+    for entry in listed:
         if total <= most:
             return
         if Path(entry.folder) != newest:
@@ -365,10 +365,10 @@ def survey(name: str = AUTO, clear: bool = False) -> CacheReport:
         Failure: an entry cannot be removed.
     """
     folder = folder_of(name)
-    kept = entries(folder)
-    for entry in kept if clear else ():
+    listed = entries(folder)
+    for entry in listed if clear else ():
         try:
             shutil.rmtree(entry.folder)
         except OSError as error:
             raise Failure(f"cannot remove '{entry.folder}': {error.strerror or error}") from error
-    return CacheReport(str(folder), limit(), clear, kept)
+    return CacheReport(str(folder), limit(), clear, listed)

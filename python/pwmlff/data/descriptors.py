@@ -40,13 +40,13 @@ def describe_atoms(edges: Edges) -> np.ndarray:
     """Describe all atoms, [natoms, ntypes * POWERS * DEGREES]."""
     n, ntypes = len(edges.types), edges.ntypes
     r = edges.distances
-    place = edges.centers * ntypes + edges.pairs % ntypes
+    index = edges.centers * ntypes + edges.pairs % ntypes
     squares = np.zeros((POWERS, DEGREES, n * ntypes))
     directions = edges.rij / r[:, None]
     radial = (1.0 - (r / edges.cutoff) ** 2) ** 3
     for k in range(POWERS):
         for degree, times, values in _components(directions):
-            moment = np.bincount(place, radial * values, n * ntypes)
+            moment = np.bincount(index, radial * values, n * ntypes)
             squares[k, degree] += times * moment**2
         radial = radial / (1.0 + r) ** 2
     return np.sqrt(squares).transpose(2, 0, 1).reshape(n, -1)
@@ -128,6 +128,6 @@ def farthest(
     return chosen, distances
 
 
-def _distances(points: np.ndarray, one: np.ndarray) -> np.ndarray:
-    result: np.ndarray = np.linalg.norm(points - one, axis=1)
+def _distances(points: np.ndarray, point: np.ndarray) -> np.ndarray:
+    result: np.ndarray = np.linalg.norm(points - point, axis=1)
     return result

@@ -112,11 +112,11 @@ def types_of(frames: Frames, elements: Sequence[int]) -> np.ndarray:
     type_of = np.full(max([*numbers, *frames.elements]) + 1, -1, dtype=np.int32)
     type_of[numbers] = np.arange(len(numbers))
     types: np.ndarray = type_of[frames.numbers]
-    other = np.flatnonzero(types < 0)
-    if len(other):
-        k = frames.frame_of(other[0])
+    strange = np.flatnonzero(types < 0)
+    if len(strange):
+        k = frames.frame_of(strange[0])
         raise Failure(
-            f"{frames.where(k)} holds {chemical_symbols[frames.numbers[other[0]]]}, expected "
+            f"{frames.where(k)} holds {chemical_symbols[frames.numbers[strange[0]]]}, expected "
             f"{' '.join(chemical_symbols[z] for z in numbers)}: name all elements, or leave the "
             "frame out"
         )

@@ -104,11 +104,7 @@ def compute(
 
 
 def require_slots(
-    frames: Frames,
-    edges: Edges,
-    count: np.ndarray,
-    max_neighbor: int,
-    rmax: float,
+    frames: Frames, edges: Edges, count: np.ndarray, max_neighbor: int, rmax: float
 ) -> None:
     """Refuse frames with more neighbors than there are slots for.
 

@@ -260,9 +260,9 @@ def _measured(frames: Frames, energy: Known | None, virial: Known | None) -> Sou
     return replace(measured, energy=energy, length=length, stiffness=stiffness)
 
 
-def _slope(expected: np.ndarray, found: np.ndarray, free: int) -> Known | None:
+def _slope(expected: np.ndarray, measured: np.ndarray, free: int) -> Known | None:
     """Found energies over expected ones, of so many that are free."""
-    product, size = float(expected @ found), np.linalg.norm(expected) * np.linalg.norm(found)
+    product, size = float(expected @ measured), np.linalg.norm(expected) * np.linalg.norm(measured)
     if free < FEWEST - 1 or not product >= CORRELATION * size or size == 0.0:
         return None
     correlation = product / float(size)

@@ -103,14 +103,14 @@ class ModelInfo:
     @property
     def isolated_atoms(self) -> dict[str, tuple[float, float]]:
         """Energies of isolated atoms by chemical symbol: of its training's data, and its own."""
-        found = {}
+        energies = {}
         for symbol in self.elements:
             pair = [
                 self.of_card(float, "isolated_atoms", symbol, name) for name in ("data", "model")
             ]
             if None not in pair:
-                found[symbol] = (pair[0], pair[1])
-        return found
+                energies[symbol] = (pair[0], pair[1])
+        return energies
 
     def numbers_of(self, symbols: Sequence[str]) -> list[int]:
         """Atomic numbers of the option `--elements`, in the order of the model; all if empty.

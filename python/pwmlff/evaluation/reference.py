@@ -153,5 +153,5 @@ def _of_nep(nep: Nep, atoms: Atoms, elements: Sequence[int] | None) -> Result:
             "temperature of pair_style, or with nep_reference.evaluate_nep"
         )
     require_elements(atoms, nep.elements if elements is None else elements)
-    found = evaluate_nep(nep, atoms)
-    return Result(float(found.atom_energy.sum()), found.atom_energy, found.forces, found.virial)
+    result = evaluate_nep(nep, atoms)
+    return Result(float(result.atom_energy.sum()), result.atom_energy, result.forces, result.virial)

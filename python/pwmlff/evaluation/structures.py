@@ -178,8 +178,8 @@ def neighbor_list(
     home = np.floor(atoms.positions @ np.linalg.inv(box)).astype(np.int64)
     half = {"P": np.zeros((0, 2)), "S": np.zeros((0, 3)), "d": np.zeros(0), "D": np.zeros((0, 3))}
     if n:
-        found = search.compute(atoms.positions - home @ box, box, True, wanted, copy=False)
-        half = dict(zip(wanted, found, strict=True))
+        pairs = search.compute(atoms.positions - home @ box, box, True, wanted, copy=False)
+        half = dict(zip(wanted, pairs, strict=True))
     if far:
         close = half["d"] < cutoff
         half = {letter: values[close] for letter, values in half.items()}
@@ -187,11 +187,11 @@ def neighbor_list(
     steps = half["S"].astype(np.int64)
     image = steps + home[i] - home[j]
     wide = 2 * np.abs(steps).max(axis=0, initial=0) + 1
-    place = (steps[:, 0] * wide[1] + steps[:, 1]) * wide[2] + steps[:, 2]
-    i, j, place = np.r_[i, j], np.r_[j, i], np.r_[place, -place]
+    shift = (steps[:, 0] * wide[1] + steps[:, 1]) * wide[2] + steps[:, 2]
+    i, j, shift = np.r_[i, j], np.r_[j, i], np.r_[shift, -shift]
     # One key of all that is sorted by: sorting by several takes ten times as long.
     key = i if species is None else i * (int(species.max(initial=0)) + 1) + species[j]
-    order = np.argsort((key * n + j) * int(wide.prod()) + place)
+    order = np.argsort((key * n + j) * int(wide.prod()) + shift)
     arrays = {
         "i": lambda: i[order],
         "j": lambda: j[order],

@@ -256,8 +256,8 @@ def survey(
             raise Failure(f"{' '.join(command)}: no answer within {TIMEOUT} s") from error
     marked = [line for line in output.splitlines() if line.startswith(MARK)]
     if process.returncode != 0 or not marked:
-        said = (errors + output).strip().splitlines()[-8:]
-        raise Failure("\n".join([f"{' '.join(command)}: exit code {process.returncode}", *said]))
+        lines = (errors + output).strip().splitlines()[-8:]
+        raise Failure("\n".join([f"{' '.join(command)}: exit code {process.returncode}", *lines]))
     ranks = restored(list[Rank], json.loads(marked[0].removeprefix(MARK)))
     if len(ranks) != nranks:
         raise Failure(

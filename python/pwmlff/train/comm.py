@@ -350,8 +350,8 @@ def agreed(comm: Communicator, work: Callable[[], Result]) -> Result:
 
 def by_rank_0(comm: Communicator, work: Callable[[], Result]) -> Result:
     """Do work on rank 0 alone, as :func:`agreed` does, and give its result to all. Collective."""
-    done = agreed(comm, lambda: None if comm.rank else work())
-    result: Result = comm.broadcast(done)
+    result_here = agreed(comm, lambda: None if comm.rank else work())
+    result: Result = comm.broadcast(result_here)
     return result
 
 
@@ -437,19 +437,19 @@ def ordered_sum(comm: Communicator, nslots: int, mine: np.ndarray) -> np.ndarray
     return _tree_sum(parts, root, nslots)
 
 
-def share(comm: Communicator, places: Sequence[np.ndarray], array: np.ndarray) -> None:
+def share(comm: Communicator, indices: Sequence[np.ndarray], array: np.ndarray) -> None:
     """Give all ranks what each has at its own places of an array. Collective.
 
     Args:
         comm: the ranks.
-        places: of each rank, where its numbers are.
+        indices: of each rank, where its numbers are.
         array: float64 [n], of which the rest is filled in.
     """
     if comm.size == 1:
         return
-    row = np.zeros(max(map(len, places)))
-    row[: len(places[comm.rank])] = array[places[comm.rank]]
-    for where, numbers in zip(places, comm.allgather_array(row), strict=True):
+    row = np.zeros(max(map(len, indices)))
+    row[: len(indices[comm.rank])] = array[indices[comm.rank]]
+    for where, numbers in zip(indices, comm.allgather_array(row), strict=True):
         array[where] = numbers[: len(where)]
 
 
@@ -511,9 +511,9 @@ def _doubled(comm: Communicator, total: np.ndarray) -> np.ndarray:
     """Sum over a power of two of ranks in the order of the tree, by recursive doubling."""
     step = 1
     while step < comm.size:
-        other = comm.exchange(total, comm.rank ^ step)
-        left, right = (other, total) if comm.rank & step else (total, other)
-        total = np.add(left, right, out=other)
+        received = comm.exchange(total, comm.rank ^ step)
+        left, right = (received, total) if comm.rank & step else (total, received)
+        total = np.add(left, right, out=received)
         step *= 2
     return total
 

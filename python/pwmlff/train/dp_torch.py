@@ -152,10 +152,10 @@ class DPTraining:
         most = [max(of_frames, default=0) for of_frames in sizes.view(self.ntypes, n).tolist()]
         order = torch.argsort(key, stable=True)
         first = sizes.cumsum(0) - sizes
-        place = torch.empty_like(order)
-        place[order] = torch.arange(len(order), device=self.device) - first[key[order]]
+        offset = torch.empty_like(order)
+        offset[order] = torch.arange(len(order), device=self.device) - first[key[order]]
         begin = torch.tensor([0, *most], device=self.device).cumsum(0) * n
-        slot = begin[types] + frame * torch.tensor(most, device=self.device)[types] + place
+        slot = begin[types] + frame * torch.tensor(most, device=self.device)[types] + offset
         is_atom = vectors.new_zeros(n * sum(most)).index_fill(0, slot, 1.0)
         center, of_neighbor = edge_index[0], types[edge_index[1]]
         key = center * self.ntypes + of_neighbor

@@ -207,9 +207,11 @@ def graph_of(
     center = np.repeat(np.arange(len(atoms)), edges.count[atoms].sum(axis=1))
     neighbor = edges.j[rows] + begin[frame[center]]
     integers = np.stack((center, neighbor)), edges.types[atoms], frame
-    index, types, of_atoms = (torch.from_numpy(x.astype(np.int64)).to(device) for x in integers)
+    index, types, frame_of_atom = (
+        torch.from_numpy(x.astype(np.int64)).to(device) for x in integers
+    )
     edge_vec = torch.from_numpy(edges.rij[rows]).to(dtype).to(device)
-    return Graph(edge_vec, index, types, of_atoms, len(chosen))
+    return Graph(edge_vec, index, types, frame_of_atom, len(chosen))
 
 
 def derivatives(

@@ -71,10 +71,10 @@ def add(path: Path, frames: Frames) -> None:
 
 def last_hidden(model: DP, frames: Frames) -> list[np.ndarray]:
     """The last hidden layer [natoms, n] of the atoms of each element, of some of the frames."""
-    found: list[list[np.ndarray]] = [[] for _ in model.atom_type]
+    layers: list[list[np.ndarray]] = [[] for _ in model.atom_type]
     hooks = [
         net.layers[-1].register_forward_pre_hook(
-            lambda _, inputs, k=k: found[k].append(inputs[0].detach().numpy())
+            lambda _, inputs, k=k: layers[k].append(inputs[0].detach().numpy())
         )
         for k, net in enumerate(model.fitting_net)
     ]
@@ -89,7 +89,7 @@ def last_hidden(model: DP, frames: Frames) -> list[np.ndarray]:
     widths = [net.layers[-1].weight.shape[0] for net in model.fitting_net]
     return [
         np.concatenate([np.zeros((0, width)), *parts])
-        for width, parts in zip(widths, found, strict=True)
+        for width, parts in zip(widths, layers, strict=True)
     ]
 
 

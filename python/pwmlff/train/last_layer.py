@@ -85,17 +85,19 @@ class LastLayers:
         frames, wanted = self.core.frames, set(quantities)
         order = np.random.default_rng(0).permutation(len(frames))
         order = order[self.of_frame[order] > 0.0]
-        of_energies = order[frames.labelled["energy"][order]][:FRAMES]
-        of_forces = order[frames.labelled["force"][order]]
-        of_forces = of_forces[: np.searchsorted(np.cumsum(frames.natoms[of_forces]), ATOMS) + 1]
-        few = ROWS * len(self.places) > 3 * frames.natoms[of_forces].sum()
+        with_energy = order[frames.labelled["energy"][order]][:FRAMES]
+        with_forces = order[frames.labelled["force"][order]]
+        with_forces = with_forces[
+            : np.searchsorted(np.cumsum(frames.natoms[with_forces]), ATOMS) + 1
+        ]
+        few = ROWS * len(self.places) > 3 * frames.natoms[with_forces].sum()
         if few or "force" not in wanted:
             return np.zeros(len(self.places))
-        given = self._force_equations(of_forces, seconds)
+        given = self._force_equations(with_forces, seconds)
         if not given:
             return np.zeros(len(self.places))
-        if len(of_energies):
-            given["energy"] = self._energy_equations(of_energies)
+        if len(with_energy):
+            given["energy"] = self._energy_equations(with_energy)
         return solve({name: equations for name, equations in given.items() if name in wanted})
 
     def _energy_equations(self, chosen: np.ndarray) -> Equations:
@@ -152,25 +154,25 @@ class LastLayers:
         return result
 
 
-def solve(given: Mapping[str, Equations]) -> np.ndarray:
+def solve(equations_of: Mapping[str, Equations]) -> np.ndarray:
     """The change of the parameters that is best, [n].
 
     Args:
-        given: of forces, and of energies and virials where they count.
+        equations_of: of forces, and of energies and virials where they count.
     """
-    forces = given["force"]
+    forces = equations_of["force"]
     change = np.zeros(forces.design.shape[1])
     most = (1.0 + MARGIN) ** 2 * forces.robust(change)[1]
-    shares = dict.fromkeys(given, 1.0)
+    shares = dict.fromkeys(equations_of, 1.0)
     for _ in range(PASSES):
-        left = {name: equations.robust(change)[1] for name, equations in given.items()}
+        left = {name: equations.robust(change)[1] for name, equations in equations_of.items()}
         shares = {name: 1.0 / max(value, SMALLEST) for name, value in left.items()}
-        change = _solution(given, shares, change)
+        change = _solution(equations_of, shares, change)
     for _ in range(HALVINGS):
         if forces.robust(change)[1] <= most:
             return change
         shares |= {name: 0.5 * shares[name] for name in shares if name != "force"}
-        change = _solution(given, shares, change)
+        change = _solution(equations_of, shares, change)
     return np.zeros_like(change)
 
 
