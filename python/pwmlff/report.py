@@ -1,8 +1,8 @@
 """How the commands speak: tables for people, JSON for programs, one exit code for both.
 
 A command returns a :class:`Report`, which :func:`finish` shows. The exit code is 0 where all is
-well, 1 where the report says that something is not, 2 where the command could not do its work; a
-report with an `exit_code` says it itself. :func:`explain` has what is said of an error.
+well, 1 where the report says otherwise, and 2 where the command could not do its work. A report
+with an `exit_code` says it itself. :func:`explain` has what is said of an error.
 """
 
 from __future__ import annotations

@@ -101,12 +101,12 @@ def convert(
     Args:
         path: a model file that keeps a contract of this project already, which is copied; a
             checkpoint of MatPL or PWMLFF (.ckpt), of which that of a NEP becomes a nep5.txt; one of
-            CHGNet (.pth.tar), where a Python with CHGNet is on the PATH; a
-            frozen model of DeePMD-kit (.pth, se_e2_a), a MACE model for LAMMPS (-lammps.pt), a
-            compiled or deployed model of NequIP or Allegro (.nequip.pth, .pth), or a deployed one
-            of SevenNet (.pt); with `compiled` a file of kind EDGE, too. Where the commands of MACE,
-            NequIP and SevenNet are on the PATH, a model that MACE pickled (.model), or a package or
-            checkpoint of NequIP or SevenNet: these run the code in the file.
+            CHGNet (.pth.tar), where a Python with CHGNet is on the PATH; a frozen model of
+            DeePMD-kit (.pth, se_e2_a); a MACE model for LAMMPS (-lammps.pt); a compiled or deployed
+            model of NequIP or Allegro (.nequip.pth, .pth); a deployed one of SevenNet (.pt); with
+            `compiled` a file of kind EDGE, too. Where the commands of MACE, NequIP and SevenNet are
+            on the PATH: a model that MACE pickled (.model), or a package or checkpoint of NequIP or
+            SevenNet. These run the code in the file.
         output: the file to write, as a whole or not at all.
         compiled: add machine code of a model of kind EDGE, for this torch and CPUs like this one.
         head: of a pickled MACE model that has several, or the modality of such a checkpoint of
@@ -115,8 +115,8 @@ def convert(
             many elements.
 
     Raises:
-        Failure: the file is not known, or cannot be brought into a contract or be compiled, or what
-            would be written gives other numbers than the original.
+        Failure: the file is not known, or cannot be brought into a contract or be compiled; or the
+            result gives other numbers than the original.
         OSError: the file cannot be read or written.
     """
     source, target = fspath(path), Path(output)

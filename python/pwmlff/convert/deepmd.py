@@ -1,8 +1,8 @@
 """Frozen models of DeePMD-kit's PyTorch backend (`dp --pt freeze`, .pth), read with torch alone.
 
-se_e2_a (DeepPot-SE) is the Deep Potential of the model contract in other names: `matrix` and `idt`
-of its layers are `weight` and `resnet_dt`, `sel` gives each type its slots, and what is added to
-the energies of atoms goes into the last bias.
+se_e2_a (DeepPot-SE) is the Deep Potential of the model contract in other names. `matrix` and `idt`
+of its layers are `weight` and `resnet_dt`. `sel` gives each type its slots. What is added to the
+energies of atoms goes into the last bias.
 
 Sources: Zhang et al. 2018, arXiv:1805.09003 (DeepPot-SE); Zeng et al. 2025,
 doi:10.1021/acs.jctc.5c00340 (DeePMD-kit v3).

@@ -1,8 +1,8 @@
 """Checkpoints of MatPL and PWMLFF (.ckpt), read with torch and NumPy alone.
 
-A checkpoint holds the settings of a training (`json_file`), the parameters (`state_dict`) and, of
-kind DP, the statistics of the environment (`davg`, `dstd`), but no code: what its training program
-would script of them is the model contract of kind DP. Of kind NEP it is what a nep.txt holds.
+A checkpoint holds settings of a training (`json_file`) and parameters (`state_dict`), but no code.
+Of kind DP it has the statistics of the environment (`davg`, `dstd`), too: what its training
+program would script is the model contract of kind DP. Of kind NEP it is what a nep.txt holds.
 """
 
 from __future__ import annotations

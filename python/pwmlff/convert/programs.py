@@ -1,6 +1,6 @@
 """Files that only the program that wrote them can open: it makes of them what is read here.
 
-That program runs as a command of its own, found beside this Python or on the PATH, so it may be
+That program runs as a command of its own, found beside this Python or on the PATH. So it may be
 installed with another torch in another environment. It runs what is in the file, which is code.
 """
 

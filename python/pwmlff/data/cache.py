@@ -1,8 +1,8 @@
 """Training data ready for use, kept on disk by what it was made of.
 
 An entry is a folder of .npy files, which are mapped into memory, and a description with their
-checksums. Its name is a hash of the contents and the names of the files, wherever they lie, and of
-all options, so nothing is ever out of date; an entry that is damaged or of another layout is made
+checksums. Its name is a hash of all options and of the contents and names of the files, wherever
+they lie. So nothing is ever out of date. An entry that is damaged or of another layout is made
 anew. Entries appear whole, by a rename, whoever else writes the same one. Those that were not used
 for longest go when all are larger than the limit. Where nothing can be written, work goes on
 without.

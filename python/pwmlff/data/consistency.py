@@ -5,12 +5,12 @@ Along a trajectory, from one frame to the next::
     dE = -1/2 sum (F + F').dx - 1/2 (W + W'):e + O(dx^3)
 
 with the displacements dx at fixed cell, the strain e of the cell and the virial W. The term of
-third order is bounded by the term of second order, sum |(F' - F).dx| / 2, times the largest
-displacement over a length of 1 angstrom, in which forces change by themselves, and energies are
-known to the decimals that the file has, or to float32's; steps where these are not small tell
-little. The median of dE over the right side is 1, -1 where a sign is wrong, and a conversion factor
-where a unit is. Where frames are farther apart, many of them still tell that by their correlation.
-Forces alone tell of virials by the laws of :mod:`pwmlff.data.virials`.
+third order is bounded by that of second order, sum |(F' - F).dx| / 2, times the largest
+displacement over 1 angstrom, in which forces change by themselves. Energies are known to the
+decimals of the file, or to float32's. Steps where these are not small tell little. The median of dE
+over the right side is 1, -1 where a sign is wrong, and a conversion factor where a unit is. Where
+frames are farther apart, many of them still tell that by their correlation. Forces alone tell
+of virials by the laws of :mod:`pwmlff.data.virials`.
 """
 
 from __future__ import annotations

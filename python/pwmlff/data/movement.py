@@ -1,7 +1,7 @@
 """PWmat's MOVEMENT and OUT.MLMD files.
 
-A frame begins with the line `96 atoms, Iteration (fs) = ..., Etot,Ep,Ek (eV) = ..., SCF = ...`,
-holds blocks that follow a line with their name, and ends with a line of dashes:
+A frame begins with the line `96 atoms, Iteration (fs) = ..., Etot,Ep,Ek (eV) = ..., SCF = ...`. Its
+blocks follow a line with their name, and it ends with a line of dashes:
 
 - `Lattice vector (Angstrom)`: three lines of a cell vector, each perhaps with `stress (eV): xx xy
   xz`, which is dE/dstrain, the negative of the virial: of an isolated molecule the frames have

@@ -1,6 +1,6 @@
 """Labels that no structure has, found in one frame alone.
 
-- *Forces*: electrons screen nuclei, so that the force on an atom stays below that of bare nuclei
+- *Forces*: electrons screen nuclei. So the force on an atom stays below that of bare nuclei
   (Hellmann and Feynman, doi:10.1103/PhysRev.56.340), e^2 Z_i sum_j Z_j / r_ij^2.
 - *Forces that are all zero*: true where the neighbors of each atom pull alike in all directions, as
   in a perfect crystal; elsewhere they were not computed.

@@ -11,7 +11,7 @@ shares of the elements in a frame, least squares of
 
     E/n = x . mu + x . delta [in B] + w . phi + noise,    w ~ N(0, slope^2),
 
-give the energies delta that atoms have in B and not in A, and a deviation of them, which is large
+give the energies delta that atoms have in B and not in A. They have a deviation, which is large
 where the structures themselves tell A from B. The slope is in proportion to forces times distances
 of neighbors, which are the energies of what is there, so that units do not matter. An offset counts
 where it is beyond its deviation and beyond what the distance of the nearest structures of the two

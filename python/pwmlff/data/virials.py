@@ -2,8 +2,8 @@
 
 Two laws give virials W from structures and forces alone:
 
-- *clusters*: where the atoms of a frame form clusters that are farther than `APART` from each other
-  and from their images, W = sum x_i (x) F_i, with the positions of a cluster put together;
+- *clusters*: where atoms form clusters farther than `APART` from each other and from their images,
+  W = sum x_i (x) F_i, with the positions of a cluster put together;
 - *pairs*: elsewhere the pair potential that comes nearest to the forces, a linear least-squares
   problem, has W = 1/2 sum r_ij (x) f_ij. It says nothing where it leaves too much of forces that it
   has not seen. Where the volume of the cell changes, a fit to energies too, with a term by volume,

@@ -207,8 +207,8 @@ def _kind(declared: Any) -> str:
 def is_ours(module: torch.nn.Module) -> bool:
     """Whether a module says that it keeps a contract of this project.
 
-    That is by a kind that is known in `model_type`, or where that is no text, as in older files of
-    kind DP, by the attributes that a DP has to have.
+    It says so by a known kind in `model_type`. Where that is no text, as in older files of kind DP,
+    the attributes say so that a DP has to have.
     """
     if isinstance(getattr(module, "model_type", None), str):
         return kind_of(module) in LIMITS

@@ -163,8 +163,8 @@ def _angular_blocks(model: Nep, moments: list[Array]) -> tuple[list[Array], list
         moments: A_nlm [n_atoms, n, 2l+1] for l = 0 on.
 
     Returns:
-        [n_atoms, n] for each l up to l_max and each invariant, and for each of these, by l, what
-        dA_nlm is multiplied with in dq = sum over n, l, m of .. dA_nlm, with m and -m apart.
+        [n_atoms, n] for each l up to l_max and each invariant. And for each of these, by l, the
+        factor of dA_nlm in dq = sum over n, l, m of .. dA_nlm, with m and -m apart.
     """
     square = [(abs(moment) ** 2).sum(axis=2) for moment in moments]
     blocks = square[1 : model.l_max + 1]

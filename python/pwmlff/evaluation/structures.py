@@ -77,11 +77,9 @@ def require_usable(atoms: Atoms, cutoff: float) -> None:
         cutoff: distance within which neighbors are wanted.
 
     Raises:
-        ValueError: a position or the cell is masked or not finite, a periodic direction has no cell
-            vector,
-            or the cell is so thin, for the cutoff or beside its length, that a million images of
-            an atom would have to be looked at, or the structure is a million million cutoffs long,
-            or as far from the origin.
+        ValueError: a position or the cell is masked or not finite; a periodic direction has no cell
+            vector; the cell is so thin that there are a million images of an atom to look at; the
+            structure is a million million cutoffs long, or as far from the origin.
     """
     require_unmasked(atoms)
     bad = np.flatnonzero(~np.isfinite(np.asarray(atoms.positions)).all(axis=1))
@@ -267,13 +265,13 @@ def _search_space(atoms: Atoms, cutoff: float) -> tuple[np.ndarray, float, np.nd
     """How to let vesin find the neighbors of a structure of any shape.
 
     vesin searches open directions too, but beside periodic ones in a time that grows as the square
-    of their length; and where it has to merge so many bins of the cutoff that none is left across
-    the thinnest direction, it divides by zero, which ends the process.
+    of their length. Where it merges so many bins of the cutoff that none is left across the
+    thinnest direction, it divides by zero, which ends the process.
 
     Returns:
-        A cell [3, 3] that is periodic along all its vectors, in open directions longer than the
-        atoms and the cutoff together, and long enough beside the others; the distance to search
-        within, at least the cutoff; the thickness [3] of that cell along its vectors.
+        A cell [3, 3] that is periodic along all its vectors; open directions are longer than the
+        atoms and the cutoff together, and long enough beside the others. The distance to search
+        within, at least the cutoff. The thickness [3] of that cell along its vectors.
     """
     open_ = ~atoms.pbc
     cell = np.array(atoms.cell)

@@ -302,8 +302,8 @@ def evaluate(
 def labelled(dump: Path, log: Path, units: str = "metal") -> list[Atoms]:
     """Frames of a dump with the energies, forces and stresses of the run that wrote it.
 
-    Thermo output must come at the same steps as the frames, with *norm no*, the column PotEng and,
-    for stresses, c_press[1] to c_press[6] of `compute press all pressure NULL virial`.
+    Thermo output must come at the same steps as the frames, with *norm no* and the column PotEng.
+    Stresses need c_press[1] to c_press[6] of `compute press all pressure NULL virial`, too.
 
     Args:
         dump: of style custom, sorted by id, with id element x y z fx fy fz.

@@ -158,8 +158,8 @@ def require_alone(script: Script, wait: float = 0.0) -> None:
     """See that no other lmp writes to a deviation file of the input.
 
     Raises:
-        Failure: another one does, also after the seconds to wait for its end, or for a file system
-            to let go of the lock of a lost node.
+        Failure: another one does, also after the seconds to wait. These are for its end, or for a
+            file system to let go of the lock of a lost node.
     """
     deadline = time.monotonic() + wait
     for path in script.deviation_files():

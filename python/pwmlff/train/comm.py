@@ -261,7 +261,7 @@ class _Torch:
 
         Its threads give arrays back a moment after an operation has ended, which takes Python's
         lock. A thread that waits for the lock when Python ends is ended as well (until Python
-        3.14), and aborts the process, as it cannot be unwound.
+        3.14). It cannot be unwound, and aborts the process.
         """
         late = time.monotonic() + 1.0  # what another rank never took part in stays lent
         while any(one() is not None for one in self._lent) and time.monotonic() < late:
@@ -389,13 +389,13 @@ def owned(comm: Communicator, nslots: int) -> slice:
 def ordered_sum(comm: Communicator, nslots: int, mine: np.ndarray) -> np.ndarray:
     """Add the rows of all slots, with the same bits on any number of ranks. Collective.
 
-    The order is that of a binary tree over slot numbers: a node of width w = 2^l holds the slots
-    [k w, (k + 1) w) that there are, and its sum is that of its left half plus that of its right
-    half, if there is one. Who holds which slot does not matter to it. Each rank adds up the
-    largest nodes that lie within its slots; then
+    The order is that of a binary tree over slot numbers. A node of width w = 2^l holds the slots
+    [k w, (k + 1) w) that there are. Its sum is that of its left half plus that of its right half,
+    if there is one. Who holds which slot does not matter to it. Each rank adds up the largest
+    nodes that lie within its slots. Then
 
-    - where each rank holds one node and all are of one width (a power of two of ranks and
-      nslots = size * 2^l), neighbors exchange and add their sums, log2(size) times;
+    - where each rank holds one node and all are of one width, neighbors exchange and add their
+      sums, log2(size) times. That is for a power of two of ranks and nslots = size * 2^l;
     - otherwise all ranks gather those nodes, at most 2 log2(nslots) of a rank, and add the rest.
 
     Args:

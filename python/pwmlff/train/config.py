@@ -278,8 +278,8 @@ class Config:
     """All that a training is told.
 
     Raises:
-        Failure: (from what reads it) a key or section is unknown, a value has another type or is
-            out of range, or two do not go together; the text says what was found and expected.
+        Failure: (from what reads it) a key or section is unknown, a value is of another type or out
+            of range, or two contradict each other. The text says what was found and expected.
     """
 
     data: Data = field(default_factory=Data)

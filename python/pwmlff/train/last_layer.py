@@ -1,10 +1,10 @@
 """The last layers of the fitting nets by linear least squares.
 
 Energies, forces and virials of a Deep Potential are linear in the weights and biases of the last
-layers of its fitting nets. With everything else as steps have left it, the best of these for all
-of the data at once are the solution of a linear problem (variable projection, Golub and Pereyra
-1973, doi:10.1137/0710036). Steps of small batches do not come near it in energies: what one frame
-asks for changes the energies of all others.
+layers of its fitting nets. The best of these for all data, with the rest as steps have left it,
+solve a linear problem (variable projection, Golub and Pereyra 1973, doi:10.1137/0710036). Steps of
+small batches do not come near it in energies: what one frame asks for changes the energies of all
+others.
 
 With the errors r of a quantity q, its weights u are those of the smallest product of RMSEs,
 
@@ -12,7 +12,7 @@ With the errors r of a quantity q, its weights u are those of the smallest produ
 
 but for less u of energies and virials where forces would be worse than before by more than MARGIN.
 Rows beyond FAR times the median error count by the size of their error, not by its square (Huber
-1964, doi:10.1214/aoms/1177703732), so that wrong labels decide nothing.
+1964, doi:10.1214/aoms/1177703732). So wrong labels decide nothing.
 """
 
 from __future__ import annotations

@@ -75,8 +75,8 @@ def frame_weights(frames: Frames, config: Config) -> np.ndarray:
 def _alignment(shares: np.ndarray, lacks: np.ndarray) -> tuple[np.ndarray, float]:
     """Change of the energies of single atoms [ntypes], and the usual error that is left.
 
-    By least squares over what is not far off by the smallest sum of sizes, which a few wrong labels
-    do not change (reweighted, Schlossmacher 1973, doi:10.1080/01621459.1973.10481438).
+    By least squares over what is not far off by the smallest sum of sizes. A few wrong labels do
+    not change that (reweighted, Schlossmacher 1973, doi:10.1080/01621459.1973.10481438).
 
     Args:
         shares: [k, ntypes] of the types in the atoms of each frame.

@@ -1,8 +1,8 @@
 """The training itself: steps, validations, checkpoints, until the time or the epochs are over.
 
-Every rank holds the same parameters and makes the same steps. A step has a batch of frames; each
-rank evaluates its part of them, the gradients of the frames are added up in one order
-(:func:`pwmlff.train.comm.ordered_sum`), and so any number of ranks and threads gives the same bits.
+Every rank holds the same parameters and makes the same steps. A step has a batch of frames, of
+which each rank evaluates its part. The gradients of the frames are added up in one order
+(:func:`pwmlff.train.comm.ordered_sum`). So any number of ranks and threads gives the same bits.
 """
 
 from __future__ import annotations
@@ -498,8 +498,9 @@ def score_of(rmse: Mapping[str, float], untaught: Mapping[str, float]) -> float:
     """How good a model is, whenever it is judged; the best has the lowest.
 
     The mean logarithm of its errors of energies and forces over those of a model that knows no
-    neighbors, of virials where there are no others. Errors beyond those count like them: energies
-    swing while forces are learned, and a model that has learned nothing is not to win by that.
+    neighbors. Virials count where there are no others. Errors beyond those count like them:
+    energies swing while forces are learned, and a model that has learned nothing is not to win
+    by that.
 
     Args:
         rmse: of the quantities that have labels, as they are reported.

@@ -38,9 +38,9 @@ class LossWeights:
         """Those of a step, where a part of the run is done.
 
         They are the first numbers p of [loss] until the learning rate falls. As it falls to r times
-        the largest, they go to the second ones q by p + (q - p) (1 - r)^LATENESS, with 1 - r in
-        Zhang et al. 2018 (doi:10.1103/PhysRevLett.120.143001). While steps are large, energies
-        swing with each of them, and forces are lost to what follows these swings.
+        the largest, they go to the second ones q by p + (q - p) (1 - r)^LATENESS. Zhang et al. 2018
+        (doi:10.1103/PhysRevLett.120.143001) have 1 - r. While steps are large, energies swing with
+        each of them, and forces are lost to what follows these swings.
         """
         lost = (
             0.0

@@ -1,12 +1,13 @@
 """Muon: a step moves all directions of a matrix of weights alike; Adam moves what is no matrix.
 
-With gradient g, rate r and the moment m as Adam has it (:mod:`pwmlff.train.adam`), a matrix X whose
-two sides are at least 8 changes by (K. Jordan et al. 2024, https://kellerjordan.github.io/posts/muon;
-the factor by which rates are those of Adam is of doi:10.48550/arXiv.2502.16982)
+With gradient g, rate r and the moment m of Adam (:mod:`pwmlff.train.adam`), a matrix X whose two
+sides are at least 8 changes by
 
     X <- X (1 - r weight_decay) - 0.2 r sqrt(max(rows, columns)) orthogonal(beta1 m + (1 - beta1) g)
 
-where orthogonal(U S V^T) is nearly U V^T: kernels/optimizer/muon.h.
+where orthogonal(U S V^T) is nearly U V^T: kernels/optimizer/muon.h. It is of K. Jordan et al. 2024
+(https://kellerjordan.github.io/posts/muon). doi:10.48550/arXiv.2502.16982 has the factor by which
+rates are those of Adam.
 """
 
 from __future__ import annotations

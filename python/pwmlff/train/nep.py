@@ -102,8 +102,8 @@ def initial(shape: NepForm, frames: Frames, edges: Edges, seed: int) -> Nep:
     The last layer of an element that the data have no atom of is zero and stays so, which tells a
     reader of the file: nep.txt has no other place for it.
 
-    Shifts are energies of single atoms that fit the data best, and q_scaler is 1/(max - min) of
-    each descriptor over the data, as GPUMD has it.
+    Shifts are energies of single atoms that fit the data best. q_scaler is 1/(max - min) of each
+    descriptor over the data, as GPUMD has it.
 
     Args:
         shape: of the model.

@@ -1,16 +1,15 @@
 """What the deviation of an ensemble tells of the error of its mean, and gamma of that of a model.
 
 A training keeps what its frames that validate tell, in calibration.txt beside the models: bins of
-the deviation, and for each a bound that 90 % of the errors are below. Where there is one model, the
-place of the deviation is taken by gamma (:mod:`pwmlff.train.extrapolation`), which has no unit,
-times the RMS error of an atom of that element. As few frames tell of many atoms, a bound is one
-standard error above the quantile (jackknife over blocks of frames, Quenouille 1949); beyond the
-last bin it grows with the deviation.
+the deviation, and for each a bound that 90 % of the errors are below. One model has gamma
+(:mod:`pwmlff.train.extrapolation`), which has no unit, times the RMS error of an atom of that
+element instead. As few frames tell of many atoms, a bound is one standard error above the quantile
+(jackknife over blocks of frames, Quenouille 1949); beyond the last bin it grows with the deviation.
 
 The deviation of an atom is that of docs/uncertainty.md, the root of the mean square distance of the
 models' forces from their mean; its error is the distance of that mean from the label. Structures
-with even numbers teach a bound for each deviation, those with odd ones test it (split conformal
-prediction, Papadopoulos et al., ECML 2002, in bins of the deviation).
+with even numbers teach a bound for each deviation, and those with odd ones test it. That is split
+conformal prediction in bins of the deviation (Papadopoulos et al., ECML 2002).
 """
 
 from __future__ import annotations
