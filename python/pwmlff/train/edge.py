@@ -310,6 +310,7 @@ class TrainableModule(Trainable):
         threads: of this rank, each of which takes some frames of a batch.
         ranks: who takes part, all with the same frames; this one alone when None.
         device: where steps are computed.
+        info: of :func:`load_module`; the module is tried here when None.
 
     Raises:
         Failure: the module does not keep to the contract.
@@ -325,8 +326,9 @@ class TrainableModule(Trainable):
         threads: int = 1,
         ranks: comm.Communicator | None = None,
         device: str | torch.device = "cpu",
+        info: model_file.ModelInfo | None = None,
     ) -> None:
-        self.info = require_contract(module, type(module).__name__)
+        self.info = info or require_contract(module, type(module).__name__)
         if list(edges.elements) != list(self.info.atom_type) or edges.cutoff != self.info.cutoff:
             raise ValueError(
                 f"edges are for the elements {list(edges.elements)} and the cutoff {edges.cutoff}, "

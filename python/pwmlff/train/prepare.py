@@ -208,11 +208,7 @@ def _require_labels(frames: Frames, name: str, config: Config) -> None:
     """Refuse frames of which no label counts, as the loss would be of nothing."""
     if not len(frames):
         raise Failure(f"[data] {name} has no frame, expected one or more")
-    has = {
-        "energy": ~np.isnan(frames.energies),
-        "force": ~np.isnan(frames.forces[:, 0]),
-        "virial": ~np.isnan(frames.virials[:, 0, 0]),
-    }
+    has = {**frames.labelled, "force": ~np.isnan(frames.forces[:, 0])}  # of atoms
     wanted = [q for q in errors.QUANTITIES if max(getattr(config.loss, q)) > 0.0]
     if not any(has[quantity].any() for quantity in wanted):
         raise Failure(
@@ -253,7 +249,7 @@ def _edge_model(config: Config, ranks: comm.Communicator, device: torch.device |
     frames, edges, threads = learned.frames, learned.edges, threads_of(run, ranks)
     with _shared():
         model = TrainableModule(
-            module, frames, edges, run.precision, threads, ranks, device or "cpu"
+            module, frames, edges, run.precision, threads, ranks, device or "cpu", info
         )
     if settings.finetune:
         comm.agreed(ranks, lambda: model.start_from(settings.finetune))
