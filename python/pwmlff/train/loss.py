@@ -34,7 +34,7 @@ class LossWeights:
     huber: float = 0.0
 
     @classmethod
-    def scheduled(cls, loss: Loss, schedule: Schedule, progress: float) -> LossWeights:
+    def scheduled(cls, loss: Loss, schedule: Schedule, part: float) -> LossWeights:
         """Those of a step, where a part of the run is done.
 
         They are the first numbers p of [loss] until the learning rate falls. As it falls to r times
@@ -42,11 +42,7 @@ class LossWeights:
         (doi:10.1103/PhysRevLett.120.143001) have 1 - r. While steps are large, energies swing with
         each of them, and forces are lost to what follows these swings.
         """
-        lost = (
-            0.0
-            if progress < schedule.warmup
-            else 1.0 - schedule.learning_rate(progress) / schedule.peak
-        )
+        lost = 0.0 if part < schedule.warmup else 1.0 - schedule.learning_rate(part) / schedule.peak
 
         def mixed(weights: Pair) -> float:
             start, end = weights
