@@ -152,20 +152,14 @@ _DTYPES = {
 
 @dataclass(frozen=True)
 class StoredTensor:
-    """A tensor as the tables of an archive describe it.
+    """A tensor as the tables of an archive describe it."""
 
-    Attributes:
-        storage: class of the storage, like DoubleStorage.
-        archive, member: what holds the storage.
-        offset, shape, stride: of the tensor in its storage, in elements.
-    """
-
-    storage: str
-    archive: zipfile.ZipFile = field(repr=False)
-    member: str
-    offset: int
+    storage: str  # class of the storage, like DoubleStorage
+    archive: zipfile.ZipFile = field(repr=False)  # what holds the storage
+    member: str  # of that archive
+    offset: int  # in its storage, in elements
     shape: tuple[int, ...]
-    stride: tuple[int, ...]
+    stride: tuple[int, ...]  # in elements
 
     @property
     def dtype(self) -> str:

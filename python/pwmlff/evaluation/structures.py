@@ -202,19 +202,12 @@ def neighbor_list(
 
 @dataclass(frozen=True)
 class Slab:
-    """A part of a structure with all that is near it.
+    """A part of a structure with all that is near it."""
 
-    Attributes:
-        members: [m] atoms, ascending.
-        is_center: [m] whether the neighbors of one are wanted; else it is near such an atom.
-        steps: [m, 3] by how many cell vectors each of them was moved to lie there; 0 for centers.
-        atoms: the members.
-    """
-
-    members: np.ndarray
-    is_center: np.ndarray
-    steps: np.ndarray
-    atoms: Atoms
+    members: np.ndarray  # [m] atoms, ascending
+    is_center: np.ndarray  # [m] those whose neighbors are wanted; others are near one
+    steps: np.ndarray  # [m, 3] cell vectors that each was moved by; 0 for centers
+    atoms: Atoms  # the members
 
 
 def slabs(atoms: Atoms, cutoff: float, most_pairs: float = MOST_PAIRS) -> Iterator[Slab]:

@@ -46,21 +46,13 @@ _YAML_ROW = re.compile(r"\s*- \[(.*)\]\s*$")
 
 @dataclass(frozen=True)
 class ThermoRun:
-    """Thermo output of one run or minimization.
+    """Thermo output of one run or minimization."""
 
-    Attributes:
-        columns: numbers [rows] of each column, by the names in the log.
-        units: LAMMPS's unit style; None where the log does not say.
-        per_atom: whether energies are those of an atom; None where the log does not say.
-        timestep: None where the log does not say.
-        finished: whether it came to its end.
-    """
-
-    columns: dict[str, np.ndarray]
-    units: str | None = None
-    per_atom: bool | None = None
-    timestep: float | None = None
-    finished: bool = True
+    columns: dict[str, np.ndarray]  # numbers [rows] of each column, by the names in the log
+    units: str | None = None  # LAMMPS's unit style; None where the log does not say
+    per_atom: bool | None = None  # whether energies are of an atom; None: not said
+    timestep: float | None = None  # None where the log does not say
+    finished: bool = True  # whether it came to its end
 
 
 @dataclass(frozen=True)

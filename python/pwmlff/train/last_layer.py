@@ -56,21 +56,13 @@ class Equations:
 
 @dataclass(frozen=True)
 class LastLayers:
-    """Last layers of a model.
+    """Last layers of a model."""
 
-    Attributes:
-        core: with the frames that it learns from.
-        every: places of the parameters of all last layers.
-        parameters: [nparameters] as they are.
-        places: [n] of those that may change.
-        of_frame: [nframes] weights of the frames, beside their own.
-    """
-
-    core: DPGradient
-    every: np.ndarray
-    parameters: np.ndarray
-    places: np.ndarray
-    of_frame: np.ndarray
+    core: DPGradient  # with the frames that it learns from
+    every: np.ndarray  # places of the parameters of all last layers
+    parameters: np.ndarray  # [nparameters] as they are
+    places: np.ndarray  # [n] of those that may change
+    of_frame: np.ndarray  # [nframes] weights of the frames, beside their own
 
     def fitted(self, quantities: Collection[str], seconds: float = np.inf) -> np.ndarray:
         """The change of the parameters that fits the data best.
