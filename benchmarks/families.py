@@ -30,7 +30,7 @@ from ase.calculators.lammps import Prism
 from ase.data import atomic_masses, chemical_symbols
 
 from pwmlff.commands.bench import loop_times
-from pwmlff.convert import wrap
+from pwmlff.convert import convert
 from pwmlff.launch import lmp, mpirun
 from pwmlff.launch.program import find as find_lmp
 from pwmlff.models import DPConfig
@@ -208,11 +208,13 @@ def of_others(program: str, family: str, python: str, rounds: int) -> list[str]:
         for k in range(rounds):
             source, expected = make([family], python, folder, rounds=1)[family]
             if k == 0:
-                report = wrap(source, folder / "wrapped.pt", compiled=family.endswith(COMPILED))
-                found = {n: run(folder / "wrapped.pt", atoms, ranks=n) for n in RANKS}
+                report = convert(
+                    source, folder / "converted.pt", compiled=family.endswith(COMPILED)
+                )
+                found = {n: run(folder / "converted.pt", atoms, ranks=n) for n in RANKS}
             own = min(own, float(expected["seconds"]))
             steps = STEPS["fused" if report.engine.startswith("fused") else "code of the file"]
-            here = min(here, run(folder / "wrapped.pt", atoms, steps=steps).seconds)
+            here = min(here, run(folder / "converted.pt", atoms, steps=steps).seconds)
     worst = []
     for ran in found.values():
         energy = abs(ran.energies.sum() - expected["energy"]) / len(atoms)

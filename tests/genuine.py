@@ -60,10 +60,10 @@ class Original:
     path: Path
     types: tuple[int, ...]  # atomic numbers of LAMMPS's types
     frames: Callable[[], Frames]
-    wrapped: bool = False  # whether it is a model file only once it is wrapped
+    converted: bool = False  # whether it is a model file only once it is converted
 
 
 ORIGINALS = {
     "matpl": Original(GENUINE / "matpl_hfo2_jit_dp.pt", (72, 8), hfo2_frames),
-    "deepmd": Original(GENUINE / "deepmd_se_e2_a.pth", (8, 1), deepmd_frames, wrapped=True),
+    "deepmd": Original(GENUINE / "deepmd_se_e2_a.pth", (8, 1), deepmd_frames, converted=True),
 }

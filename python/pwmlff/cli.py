@@ -91,24 +91,11 @@ data = typer.Typer(
 )
 OF_LMP = {"allow_extra_args": True, "ignore_unknown_options": True}
 
-app.command()(reporting(info))
-app.command()(reporting(convert))
+for work in (info, convert, compare, verify, test, ranks, doctor, run, build, plot, bench):
+    app.command(context_settings=OF_LMP if work is run else None)(reporting(work))
+for own_report in (train, learn, distill):
+    app.command()(own_report)
 app.command("wrap", hidden=True)(reporting(convert))  # its name in releases before 0.2
-app.command()(reporting(compare))
-app.command()(reporting(verify))
-app.command()(reporting(test))
-app.command()(reporting(ranks))
-app.command()(reporting(doctor))
-app.command(context_settings=OF_LMP)(reporting(run))
-app.command()(reporting(build))
-app.command()(reporting(plot))
-app.command()(reporting(bench))
-app.command()(train)
-app.command()(learn)
-app.command()(distill)
 app.add_typer(data, name="data")
-data.command()(reporting(check))
-data.command()(reporting(select))
-data.command()(reporting(outliers))
-data.command()(reporting(dedupe))
-data.command()(reporting(cache))
+for data_work in (check, select, outliers, dedupe, cache):
+    data.command()(reporting(data_work))

@@ -92,23 +92,21 @@ def write_whole(path: str | PathLike[str], contents: bytes) -> None:
     """
     path = Path(path)
     mode = path.stat().st_mode & 0o777 if path.exists() else 0o666 & ~_umask()
+    draft = path
     try:
         # Of a name of its own: another process may write the same file.
         handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-    except OSError as error:
-        error.filename = str(path)
-        raise
-    made = Path(name)
-    try:
+        draft = Path(name)
         with os.fdopen(handle, "wb") as file:
             file.write(contents)
             file.flush()
             os.fsync(file.fileno())
-        made.chmod(mode)
-        made.replace(path)
+        draft.chmod(mode)
+        draft.replace(path)
     except BaseException as error:
-        with suppress(OSError):
-            made.unlink()
+        if draft != path:
+            with suppress(OSError):
+                draft.unlink()
         if isinstance(error, OSError):
             error.filename = str(path)  # a write that finds the disk full names none
         raise

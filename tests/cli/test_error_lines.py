@@ -125,7 +125,7 @@ class Files:
 
 @pytest.fixture(scope="module")
 def files(tmp_path_factory) -> Files:
-    """Genuine files where they are, what wraps of them, what this project writes, and others."""
+    """Genuine files where they are, what converts of them, what this project writes, and others."""
     folder = tmp_path_factory.mktemp("files")
     rng = np.random.default_rng(23)
     SYSTEM.model(isotropic=True).save(folder / "model.pt")
@@ -136,9 +136,9 @@ def files(tmp_path_factory) -> Files:
         (folder / path.name).write_bytes(path.read_bytes())
         sound.append(path.name)
         with pytest.raises(SystemExit) as end:
-            app(["wrap", str(path), "-o", str(folder / f"wrapped_{path.stem}.pt")])
+            app(["convert", str(path), "-o", str(folder / f"converted_{path.stem}.pt")])
         if end.value.code == 0:
-            sound.append(f"wrapped_{path.stem}.pt")
+            sound.append(f"converted_{path.stem}.pt")
     found = {}
     for name in sound:
         stem, _, ending = name.partition(".")

@@ -106,7 +106,7 @@ def test_full_disk_loses_no_frames(tmp_path: Path):
     resource.setrlimit(resource.RLIMIT_FSIZE, (100, usual[1]))
     try:
         with pytest.raises(OSError, match=r"File too large: '.*/a\.dump\.start1'"):
-            cut_back(path, 10, kept=kept)
+            cut_back(path, 10, spared=kept)
         resource.setrlimit(resource.RLIMIT_FSIZE, (0, usual[1]))
         with pytest.raises(OSError, match=r"File too large: '.*/run\.lock'"), lock(tmp_path):
             pass

@@ -21,7 +21,7 @@ from harness import forked, thorough
 from labelled_structures import trajectory
 from nep_files import HEADS, random_text
 from pwmlff import Calculator
-from pwmlff.convert import wrap
+from pwmlff.convert import convert
 from pwmlff.evaluation import self_test
 from pwmlff.evaluation.verification import _barrier
 from pwmlff.models.saving import MACE_ARRAYS, rewritten, save_model, with_record
@@ -186,7 +186,7 @@ def made(kind: str, folder: Path) -> Path:
         "deepmd": foreign_models.deepmd, "mace": foreign_models.mace,
         "edge": lambda: torch.jit.script(Smooth()),
     }  # fmt: skip
-    wrap(foreign_models.save(modules[kind](), folder / "other.pt"), folder / "model.pt")
+    convert(foreign_models.save(modules[kind](), folder / "other.pt"), folder / "model.pt")
     return folder / "model.pt"
 
 
@@ -237,7 +237,7 @@ def test_a_file_that_has_changed(pwmlff, tmp_path: Path, kind: str):
         assert found.returncode == 1
         assert "gives other numbers than when it was written" in found.json["failures"][0]
         with pytest.raises(Failure, match="gives other numbers than when it was written"):
-            wrap(path, tmp_path / "again.pt")
+            convert(path, tmp_path / "again.pt")
 
 
 def test_what_is_kept_is_of_the_original(tmp_path: Path):

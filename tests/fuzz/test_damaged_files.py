@@ -83,7 +83,7 @@ print(f'{{"refused": {refused}, "same": {same}, "grown": {grown}}}')
 """
 
 # The same for files of other programs, by way of `pwmlff convert`.
-WRAPPER = """
+CONVERTER = """
 import sys
 from pathlib import Path
 import numpy as np, torch
@@ -91,14 +91,14 @@ from mutants import mutants
 from pwmlff.evaluation.engine import choose
 from pwmlff.report import Failure
 from pwmlff.evaluation.structures import random_cluster
-from pwmlff.convert import wrap
+from pwmlff.convert import convert
 
 torch.set_num_threads(1)
 path, count, seed = Path(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3])
 made = path.with_name("made.pt")
 
 def numbers(path):
-    info = wrap(path, made).model
+    info = convert(path, made).model
     found = choose(made).engine(random_cluster(info.cutoff, info.atom_type, info.limit))
     return np.r_[found.atom_energy, found.forces.ravel(), found.virial.ravel()].tobytes()
 
@@ -163,7 +163,7 @@ FOREIGN: dict[str, Callable[[Path], object]] = {
 def test_damaged_files_of_other_programs(tmp_path: Path, monkeypatch, name: str):
     monkeypatch.setenv("PATH", "/usr/bin:/bin")
     FOREIGN[name](tmp_path / name)
-    survived(WRAPPER, tmp_path / name, COUNT // len(FOREIGN))
+    survived(CONVERTER, tmp_path / name, COUNT // len(FOREIGN))
 
 
 def survived(program: str, path: Path, count: int) -> dict[str, int]:

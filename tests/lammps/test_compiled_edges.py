@@ -15,7 +15,7 @@ from torch._inductor import config
 
 from edge_models import MessagePassing
 from harness import Lammps
-from pwmlff.convert import wrap
+from pwmlff.convert import convert
 from pwmlff.evaluation.engine import choose
 from pwmlff.evaluation.reference import evaluate
 from pwmlff.launch.lmp import DUMP, MEASURE
@@ -54,7 +54,7 @@ def models(tmp_path_factory):
     # The code is to ask for libraries that it does not call, as that of most compilers does.
     linking = 'case $* in *-shared*) set -- -Wl,--no-as-needed "$@";; esac'
     with compiler(folder, linking):
-        report = wrap(folder / "plain.pt", folder / "compiled.pt", compiled=True)
+        report = convert(folder / "plain.pt", folder / "compiled.pt", compiled=True)
     assert report.engine == "compiled, float64"
     assert report.force_difference < 1e-12
     assert report.told["speed"].endswith(" ms as TorchScript")
@@ -175,15 +175,15 @@ class Odd(MessagePassing):
 def test_what_cannot_be_compiled_is_told(tmp_path, models):
     torch.jit.script(Odd([8, 72], 3.0)).save(tmp_path / "odd.pt")
     with pytest.raises(Failure, match=r"odd.pt' cannot be compiled by torch: "):
-        wrap(tmp_path / "odd.pt", tmp_path / "a.pt", compiled=True)
+        convert(tmp_path / "odd.pt", tmp_path / "a.pt", compiled=True)
     told = "a.h:4:10: fatal error: no omp.h\n1 error generated."
     broken = f"case $* in *--version*) ;; *) echo '{told}'; exit 1;; esac"
     refused = pytest.raises(Failure, match=r"by torch: error: no omp.h$")
     with compiler(tmp_path, broken), refused:
-        wrap(models[0] / "other.pt", tmp_path / "a.pt", compiled=True)
+        convert(models[0] / "other.pt", tmp_path / "a.pt", compiled=True)
     BINARY.model().save(tmp_path / "dp.pt")
     with pytest.raises(
         Failure, match=r"is of kind DP, which the fused engine runs; leave out --comp"
     ):
-        wrap(tmp_path / "dp.pt", tmp_path / "a.pt", compiled=True)
+        convert(tmp_path / "dp.pt", tmp_path / "a.pt", compiled=True)
     assert not (tmp_path / "a.pt").exists()

@@ -36,8 +36,8 @@ def original(request) -> Original:
 def model(original: Original, tmp_path: Path) -> Path:
     """Its model file, in the folder of the test."""
     path = tmp_path / "model.pt"
-    if original.wrapped:
-        command("wrap", original.path, "-o", path)
+    if original.converted:
+        command("convert", original.path, "-o", path)
     else:
         shutil.copy(original.path, path)
     return path

@@ -9,7 +9,7 @@ import pytest
 
 import mace_oracle
 from harness import ON_DEVICE, Lammps
-from pwmlff.convert import wrap
+from pwmlff.convert import convert
 from pwmlff.evaluation.reference import evaluate
 from pwmlff.models.saving import RECORD, rewritten, with_record
 from pwmlff.report import Failure
@@ -113,12 +113,12 @@ def test_convert(folder: Lammps):
     path = folder.folder / folder.save(MANY.model(isotropic=True))
     before = rewritten(path.read_bytes(), {f"extra/{RECORD}": b""})
     path.write_bytes(before)
-    assert wrap(path, path).told["record"] == "lmp runs it without torch"
+    assert convert(path, path).told["record"] == "lmp runs it without torch"
     energy(folder, torch=True)
-    wrap(path, path, elements=["O", "Hf"])
+    convert(path, path, elements=["O", "Hf"])
     energy(folder, torch=False)
     with pytest.raises(Failure, match=r"names Xe, expected some of .*, which has O Si Zr Hf"):
-        wrap(path, path, elements=["Xe"])
+        convert(path, path, elements=["Xe"])
 
 
 def test_check_opens_torch(folder: Lammps):

@@ -18,7 +18,7 @@ from ase.io import read, write
 
 import families
 from families import COMPILED
-from pwmlff.convert import wrap
+from pwmlff.convert import convert
 from pwmlff.evaluation.nep_file import read_nep, write_nep
 from pwmlff.launch.lmp import virial_to_lammps
 from pwmlff.models.saving import MACE_ARRAYS, RECORD
@@ -98,9 +98,9 @@ def test_same_numbers(tmp_path: Path, made, program: str, family: str):
     if family == "MACE, pickled, two heads":
         for wrong in ("", "third"):
             with pytest.raises(Failure, match=r"with the heads first, second: found .*--head"):
-                wrap(source, tmp_path / "a.pt", head=wrong)
+                convert(source, tmp_path / "a.pt", head=wrong)
         head = HEADS[-1]
-    report = wrap(source, tmp_path / "a.pt", compiled=compiled, head=head)
+    report = convert(source, tmp_path / "a.pt", compiled=compiled, head=head)
     assert report.told.get("head") == ("second of first, second" if "heads" in family else None)
     gates = CHGNET if program.startswith("chgnet") else GATES["float32" in family]
     for ranks in families.RANKS:
@@ -134,4 +134,4 @@ def test_trained_nep(tmp_path: Path, program: str):
 def test_refused(tmp_path: Path, made, program: str, family: str):
     source, _ = made(program)[family]
     with pytest.raises(Failure, match=refused_of(program)[family]):
-        wrap(source, tmp_path / "a.pt")
+        convert(source, tmp_path / "a.pt")

@@ -15,7 +15,7 @@ from nep_files import HEADS, random_text
 from nep_parser import parse_nep
 from pwmlff import Calculator
 from pwmlff.cli import app
-from pwmlff.convert import wrap
+from pwmlff.convert import convert
 from pwmlff.evaluation import model_file, reference
 from pwmlff.evaluation.nep_reference import evaluate_nep
 from pwmlff.report import Failure
@@ -76,7 +76,7 @@ def test_charges(tmp_path: Path, word: str):
         lambda: Calculator(path),
         lambda: model_file.describe_unopened(path),
         lambda: of_file(path, []),
-        lambda: wrap(path, tmp_path / "a.txt"),
+        lambda: convert(path, tmp_path / "a.txt"),
     ):
         with pytest.raises(Failure, match=text):
             opened()

@@ -19,7 +19,7 @@ from labelled_structures import frames_of, trajectory
 from pwmlff import Calculator
 from pwmlff.cli import app
 from pwmlff.data.baseline import Baseline
-from pwmlff.evaluation.labeller import made
+from pwmlff.evaluation.labeller import make_calculator
 from pwmlff.launch.lmp import DUMP, enclosed, forces, read_command, write_data
 from pwmlff.report import Failure
 from pwmlff.train import train
@@ -175,9 +175,9 @@ def test_calculators_are_calls_with_plain_values(tmp_path: Path):
     )
     given = f"{path}:A.B(-1, [2.5, 'a'], device=None, sizes={{'x': (1, True)}})"
     found = ((-1, [2.5, "a"]), {"device": None, "sizes": {"x": (1, True)}})
-    assert made(given).given == found
-    assert made(f"{path}:one").given == ((7,), {})
-    assert isinstance(made("ase.calculators.emt:EMT(fixed_cutoff=True)"), EMT)
+    assert make_calculator(given).given == found
+    assert make_calculator(f"{path}:one").given == ((7,), {})
+    assert isinstance(make_calculator("ase.calculators.emt:EMT(fixed_cutoff=True)"), EMT)
     for words in (
         "A()", ":A()", f"{path}:", f"{path}:A.B(open('x'))", f"{path}:A.B(*[1])",
         f"{path}:A.B(**{{}})",
@@ -185,4 +185,4 @@ def test_calculators_are_calls_with_plain_values(tmp_path: Path):
         f"{path}:A.B(); one", f"{path}:[one][0]", f"{path}:(lambda: 1)()",
     ):  # fmt: skip
         with pytest.raises(ValueError, match="expected module:name, called with plain values"):
-            made(words)
+            make_calculator(words)

@@ -872,7 +872,7 @@ def test_max_time_is_all_that_the_command_takes(data: Path, tmp_path: Path, monk
     whole, began = len(told), clock.now
     told.clear()
     first = train(None, 100.0)
-    done = first.done()
+    done = first.progress_of_run()
     train(first.progress, 1e9)
     # The end of the first, a checkpoint and pictures, comes on top.
     assert 300.0 - loop.LEAVING - 6.0 < clock.now - began <= 300.0 + 3.0 + 4.0

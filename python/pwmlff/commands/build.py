@@ -198,13 +198,13 @@ def environment_of(program: Path) -> dict[str, str]:
 def say(program: Path, arguments: list[str], text: str = "") -> str:
     """What a program says, empty where it does not run."""
     try:
-        done = subprocess.run(
+        process = subprocess.run(
             [program, *arguments], env=environment_of(program), input=text, capture_output=True,
             text=True, timeout=TIMEOUT, check=False,
         )  # fmt: skip
     except (OSError, subprocess.TimeoutExpired):
         return ""
-    return done.stdout + done.stderr
+    return process.stdout + process.stderr
 
 
 def cached(root: Path, variable: str) -> Iterator[tuple[Path, str]]:

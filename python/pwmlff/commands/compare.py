@@ -370,13 +370,13 @@ def run_in_lmp(
     with tempfile.TemporaryDirectory(prefix="pwmlff-") as name:
         folder = Path(name)
         model = lmp.plain_name(path, folder)
-        for named in {tuple(one): None for one in elements}:
-            places = [k for k, one in enumerate(elements) if tuple(one) == named]
-            some, style = [boxes[k] for k in places], way.style(model, named)
+        for named in {tuple(part): None for part in elements}:
+            indices = [k for k, part in enumerate(elements) if tuple(part) == named]
+            some, style = [boxes[k] for k in indices], way.style(model, named)
             measured = lmp.evaluate(
                 lmp_program, folder, some, named, style, units, starter, way.ranks, TIMEOUT
             )
-            results |= {k: Result(*one) for k, one in zip(places, measured, strict=True)}
+            results |= {k: Result(*part) for k, part in zip(indices, measured, strict=True)}
     return [results[k] for k in range(len(boxes))]
 
 

@@ -42,6 +42,7 @@ def convert(
 
     Example: pwmlff convert graph.pth -o a.pt
     """
-    from pwmlff.convert import wrap
+    from pwmlff.convert import conversion
 
-    return wrap(model, output, compiled=compile, head=head, elements=elements.split())
+    symbols = elements.split()
+    return conversion.convert(model, output, compiled=compile, head=head, elements=symbols)

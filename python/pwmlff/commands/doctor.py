@@ -136,11 +136,11 @@ class Machine:
     @cached_property
     def lmp_help(self) -> str:
         """What `lmp -h` says: version, integer sizes, MPI."""
-        done = _run([self.program.path, "-h"], {**os.environ, **self.program.environment})
-        if done.returncode != 0 or "LAMMPS" not in done.stdout.upper():
-            said = (done.stderr or done.stdout).strip().splitlines() or ["nothing"]
-            raise Failure(f"'{self.program.path} -h' says {said[-1]}")
-        return done.stdout
+        process = _run([self.program.path, "-h"], {**os.environ, **self.program.environment})
+        if process.returncode != 0 or "LAMMPS" not in process.stdout.upper():
+            lines = (process.stderr or process.stdout).strip().splitlines() or ["nothing"]
+            raise Failure(f"'{self.program.path} -h' says {lines[-1]}")
+        return process.stdout
 
     @cached_property
     def lmp_mpi(self) -> str:
@@ -324,20 +324,22 @@ def check_plugin(machine: Machine) -> Check:
         Path(folder, "in.doctor").write_text(program.OPEN_STYLE.format(file="in.doctor"))
         command = [machine.program.path, "-in", "in.doctor", "-log", "none"]
         environment = {**os.environ, **machine.program.environment}
-        done = _run(command, environment, cwd=folder)
-    said = done.stdout + done.stderr
-    if refusals := [line for line in said.splitlines() if "there is no pair_style pwmlff" in line]:
+        process = _run(command, environment, cwd=folder)
+    output = process.stdout + process.stderr
+    if refusals := [
+        line for line in output.splitlines() if "there is no pair_style pwmlff" in line
+    ]:
         return Check(ERROR, refusals[0].removeprefix("WARNING: "), BUILD_FOR_IT)
-    if "Unrecognized pair style" in said or "Unknown pair style" in said:
+    if "Unrecognized pair style" in output or "Unknown pair style" in output:
         fits = all(
             check(machine).status == OK for check in (check_version, check_sizes, check_mpi_of_lmp)
         )
         remedy = f"write 'plugin load {path}' into the input, or give --plugin {path}"
         return Check(ERROR, "lmp does not know pair_style pwmlff", remedy if fits else BUILD_FOR_IT)
-    if program.STYLE_OPENS in said:
+    if program.STYLE_OPENS in output:
         return Check(OK, ", ".join(filter(None, (path, plugin.origin(path)))))
-    lines = [line for line in said.splitlines() if "ERROR" in line] or said.strip().splitlines()
-    text = lines[-1] if lines else f"lmp ended with {done.returncode} and without a word"
+    lines = [line for line in output.splitlines() if "ERROR" in line] or output.strip().splitlines()
+    text = lines[-1] if lines else f"lmp ended with {process.returncode} and without a word"
     return Check(ERROR, text, f"see the text; {machine.remake}")
 
 

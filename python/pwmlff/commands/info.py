@@ -61,27 +61,11 @@ class InfoReport(Report):
     def show(self) -> RenderableType:
         """One column for each file."""
         columns = [_column(file) for file in self.files]
-        more = [
-            {
-                "repulsion": _repulsion(file.model),
-                "gamma": "tells how far atoms are from its data" * file.model.has_grade,
-                "without data": " ".join(file.model.elements_without_data),
-                **_card_lines(file.model),
-            }
-            for file in self.files
-        ]
-        for name in (
-            "repulsion",
-            "gamma",
-            "without data",
-            "trained",
-            "on",
-            "RMSE",
-            "isolated atoms",
-        ):
-            if any(one[name] for one in more):
-                for column, one in zip(columns, more, strict=True):
-                    column[name] = one[name]
+        details = [_details(file.model) for file in self.files]
+        for name in details[0] if details else ():
+            if any(texts[name] for texts in details):
+                for column, texts in zip(columns, details, strict=True):
+                    column[name] = texts[name]
         lines = [Text(text, "red") for text in self.failures]
         lines += [Text(f"no ensemble: {text}", "red") for text in self.conflicts]
         if len(self.files) > 1 and not lines:
@@ -127,6 +111,16 @@ def _repulsion(model: model_file.ModelInfo) -> str:
         if model.zbl_radii[i * n + j][1]
     ]
     return f"ZBL below {', '.join(begins)}" if begins else ""
+
+
+def _details(model: model_file.ModelInfo) -> dict[str, str]:
+    """What not every file has, by the name of the line; empty where it has not."""
+    return {
+        "repulsion": _repulsion(model),
+        "gamma": "tells how far atoms are from its data" * model.has_grade,
+        "without data": " ".join(model.elements_without_data),
+        **_card_lines(model),
+    }
 
 
 def _card_lines(model: model_file.ModelInfo) -> dict[str, str]:
@@ -213,15 +207,15 @@ def _run(path: Path, precision: str) -> tuple[Described, str]:
     from pwmlff.evaluation import model_file, self_test
 
     module, model = model_file.open_any(path)
-    described, wrong = _tried(path, precision, module, model)
-    if wrong:
-        return described, f"does not run: {wrong}"
+    described, problem = _with_engine(path, precision, module, model)
+    if problem:
+        return described, f"does not run: {problem}"
     if model.scripted:
         from pwmlff.models.saving import fault_of_record
 
         if fault := fault_of_record(path, model):
-            told = f"has a record that is not of its own code: {fault}; get the file again"
-            return described, told
+            problem = f"has a record that is not of its own code: {fault}; get the file again"
+            return described, problem
     try:
         change = self_test.change_of(path, model)
     except ValueError as error:
@@ -229,27 +223,26 @@ def _run(path: Path, precision: str) -> tuple[Described, str]:
     return described, change.text if change else ""
 
 
-def _tried(
+def _with_engine(
     path: Path, precision: str, module: torch.jit.ScriptModule | Nep, model: model_file.ModelInfo
 ) -> tuple[Described, str]:
-    """Describe a file by trying it, and what keeps it from running."""
+    """Describe a file with the engine that runs it, and what keeps it from running."""
     from pwmlff.evaluation.engine import choose
 
-    if model.kind != "EDGE":
+    edges = model.kind == "EDGE"
+    if not edges:
         choice = choose(path, precision=precision)
         if choice.engine.name in {"fused", "plain"}:
             return Described(model, choice.engine.description, choice.reason), ""
-        from pwmlff.evaluation import trial
+    from pwmlff.evaluation import trial  # imports torch
 
-        wrong = trial.padded(choice.engine, model)
-        return Described(model, choice.engine.name, choice.reason), wrong
-    from pwmlff.evaluation import trial
-
-    if not (wrong := trial.edges(cast("torch.jit.ScriptModule", module), model)):
+    if not edges:
+        problem = trial.padded(choice.engine, model)
+        return Described(model, choice.engine.name, choice.reason), problem
+    if not (problem := trial.edges(cast("torch.jit.ScriptModule", module), model)):
         try:
             choice = choose(path)
-        except Failure as failure:
-            wrong = str(failure).removeprefix(f"model file '{path}': ")
-        else:
             return Described(model, choice.engine.name, choice.reason), ""
-    return Described(model, "torchscript", ""), wrong
+        except Failure as failure:
+            problem = str(failure).removeprefix(f"model file '{path}': ")
+    return Described(model, "torchscript", ""), problem

@@ -185,7 +185,7 @@ def draw(
             _draw_thermo(axes, panel, [log, *others], time)
         elif deviation is not None:
             _draw_deviation(axes, panel, deviation, log if time else None)
-        for begin in _places(log, time)[1:]:
+        for begin in _abscissas(log, time)[1:]:
             if len(begin):
                 axes.axvline(begin[0], color="0.85", linewidth=0.8, zorder=0)
         if len(axes.get_legend_handles_labels()[0]) > 1:
@@ -230,7 +230,7 @@ def _label(panel: str, units: LogUnits | None, per_atom: bool) -> str:
     return f"{name} ({getattr(units, 'energy' if quantity == 'virial' else quantity)})"
 
 
-def _places(log: Log, time: bool) -> list[np.ndarray]:
+def _abscissas(log: Log, time: bool) -> list[np.ndarray]:
     return log.times() if time else log.steps()
 
 
@@ -238,7 +238,7 @@ def _draw_thermo(axes: Axes, panel: str, logs: Sequence[Log], time: bool) -> Non
     for quantity, names in PANELS[panel].items():
         for number, log in enumerate(logs):
             label: str | None = quantity + (f", {log.name}" if len(logs) > 1 else "")
-            for x, run in zip(_places(log, time), log.runs, strict=True):
+            for x, run in zip(_abscissas(log, time), log.runs, strict=True):
                 name = next((name for name in names if name in run.columns), None)
                 if name is None:
                     continue

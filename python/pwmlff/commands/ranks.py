@@ -15,7 +15,7 @@ from typer import Option
 
 from pwmlff.commands.base import Bind, Hostfile, Hosts, Mpirun, MpirunOptions
 from pwmlff.launch import mpirun as launcher
-from pwmlff.launch.rank_survey import Rank, planned, ranges, replicas_of, survey, warnings_of
+from pwmlff.launch.rank_survey import Rank, compact, planned, replicas_of, survey, warnings_of
 from pwmlff.report import Failure, Report
 
 #: Of a plan: ranks, or nodes, times the GPUs of a node, which every rank of it sees.
@@ -73,7 +73,7 @@ class RanksReport(Report):
 def _row(r: Rank) -> dict[str, str]:
     gpu = None if r.error else r.gpu
     memory = f"{gpu.total_memory / GIB:.1f}" if gpu and gpu.total_memory else ""
-    cores = "not bound" if len(r.cpus) == r.ncpus else ranges(r.cpus)
+    cores = "not bound" if len(r.cpus) == r.ncpus else compact(r.cpus)
     return {
         "rank": str(r.rank),
         "host": r.host,

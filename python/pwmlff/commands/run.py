@@ -94,15 +94,15 @@ def run(
 
     launcher.require_one_task()
     machines, extra = launcher.hosts_of(hosts, hostfile), shlex.split(mpirun_options)
-    arguments, given = without_restart(context.args)
+    arguments, restart = without_restart(context.args)
     script = Script(arguments)
     starter, lmp_program = launcher.find(mpirun), program.find(lmp, plugin)
     environment = {"OMP_NUM_THREADS": str(threads), **lmp_program.environment}
     wish = launcher.Wish(
         [lmp_program.path], np, machines, bind, log_dir, merge_stderr, environment, extra
     )
-    if given is not None and resume in supervisor.RESUME:
-        resume = given
+    if restart is not None and resume in supervisor.RESUME:
+        resume = restart
     patience = hang_timeout or hang
     plan = supervisor.Plan(
         script,

@@ -34,7 +34,7 @@ def test(
         str,
         Option(
             help="What to take off the labels, as [data] baseline of run.toml, or none. Needed for "
-            "a file that tells of one.",
+            "a file that tells of one."
         ),
     ] = "",
     baseline_coeff: Annotated[
@@ -59,12 +59,15 @@ def test(
 
     if trust and baseline:
         raise Failure("found both --baseline and --trust, which is for that of the file; give one")
-    given = None
+    user_baseline = None
     if baseline:
-        given = Baseline("" if baseline == "none" else baseline, tuple(baseline_coeff or ()))
+        user_baseline = Baseline(
+            "" if baseline == "none" else baseline, tuple(baseline_coeff or ())
+        )
     models, files = evaluate.models_and_data(words, data or [])
     chosen = elements_of(elements)
+    kinds = kinds_of(map)
     return evaluate.test(
-        models, files, chosen, format, plot, worst, threads, energy, given, trust, keep_unconverged,
-        kinds_of(map),
+        models, files, chosen, format, plot, worst, threads, energy, user_baseline, trust,
+        keep_unconverged, kinds,
     )  # fmt: skip

@@ -209,14 +209,14 @@ def _ranks(
     for count in ranks:
         way = Way(count, "cpu", engine, None if engine == "torchscript" else precision)
         try:
-            (found,) = run_in_lmp(
+            (result,) = run_in_lmp(
                 lmp, starter, model, examined.info.units, [box], [examined.elements], way
             )
         except Failure as failure:
             return Graded("F", f"lmp on {count} ranks: {last_line(failure)}")
-        error = examined.error((found.energy, found.forces), (wanted.energy, wanted.forces))
+        error = examined.error((result.energy, result.forces), (wanted.energy, wanted.forces))
         scale = max(1.0, abs(wanted.virial).max())
-        worst = max(worst, error, float(abs(found.virial - wanted.virial).max() / scale))
+        worst = max(worst, error, float(abs(result.virial - wanted.virial).max() / scale))
     what = f"lmp on {', '.join(map(str, ranks))} ranks and the calculator differ by"
     return examined.graded(worst, what)
 

@@ -40,11 +40,11 @@ def read(path: str, contents: bytes, content: Saved) -> Foreign | None:
         return None
     python = _python(path)
     programs.warn_of_code(path, SOURCE, f"the CHGNet of {python}")
-    made = _run(path, contents, python, "model.pt")
-    module = model_file.load_contents(path, made)
-    told = {"pairs": f"bonds up to {module.pair_cutoff:g} \u00c5 have angles"}
+    archive = _run(path, contents, python, "model.pt")
+    module = model_file.load_contents(path, archive)
+    notes = {"pairs": f"bonds up to {module.pair_cutoff:g} \u00c5 have angles"}
     numbers = partial(_evaluate, path, contents, python)
-    return Foreign("CHGNet", module, numbers, single=True, told=told)
+    return Foreign("CHGNet", module, numbers, single=True, notes=notes)
 
 
 def _python(path: str) -> str:
@@ -75,10 +75,10 @@ def _run(
                 cell=structure.cell.array,
             )  # fmt: skip
             words.append("structure.npz")
-        done = programs.run([python, *words], folder)
-        if done.returncode or not (folder / target).is_file():
-            said = done.stdout + done.stderr
-            raise programs.makes_nothing(path, SOURCE, f"the CHGNet of {python}", said)
+        process = programs.run([python, *words], folder)
+        if process.returncode or not (folder / target).is_file():
+            output = process.stdout + process.stderr
+            raise programs.makes_nothing(path, SOURCE, f"the CHGNet of {python}", output)
         return (folder / target).read_bytes()
 
 
@@ -86,7 +86,7 @@ def _evaluate(path: str, contents: bytes, python: str, cluster: Atoms) -> Number
     """A cluster in free space, by CHGNet, which knows periodic structures alone."""
     apart = cluster.copy()
     apart.center(vacuum=APART / 2)
-    found = io.BytesIO(_run(path, contents, python, "numbers.npz", apart))
-    with np.load(found) as numbers:
+    stream = io.BytesIO(_run(path, contents, python, "numbers.npz", apart))
+    with np.load(stream) as numbers:
         energies, forces = (numbers[name].astype(np.float64) for name in ("atom_energy", "forces"))
     return Numbers(energies.ravel(), forces)

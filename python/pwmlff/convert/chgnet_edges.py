@@ -59,10 +59,10 @@ class AtomUpdate(nn.Module):
 class BondUpdate(nn.Module):
     """What a bond and its angles get from each other; one without angles stays as it is."""
 
-    def __init__(self, of_bonds: Any, of_angles: Any) -> None:
+    def __init__(self, bond_layer: Any, angle_layer: Any) -> None:
         super().__init__()
-        self.net, self.last = of_bonds.twoBody_bond, of_bonds.mlp_out
-        self.of_angles = of_angles.twoBody_bond
+        self.net, self.last = bond_layer.twoBody_bond, bond_layer.mlp_out
+        self.of_angles = angle_layer.twoBody_bond
 
     def forward(
         self, atoms: Tensor, bonds: Tensor, angles: Tensor, weights: Tensor, graph: Tensor

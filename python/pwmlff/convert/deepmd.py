@@ -1,8 +1,8 @@
 """Frozen models of DeePMD-kit's PyTorch backend (`dp --pt freeze`, .pth), read with torch alone.
 
-se_e2_a (DeepPot-SE) is the Deep Potential of the model contract in other names: `matrix` and `idt`
-of its layers are `weight` and `resnet_dt`, `sel` gives each type its slots, and what is added to
-the energies of atoms goes into the last bias.
+se_e2_a (DeepPot-SE) is the Deep Potential of the model contract in other names. `matrix` and `idt`
+of its layers are `weight` and `resnet_dt`. `sel` gives each type its slots. What is added to the
+energies of atoms goes into the last bias.
 
 Sources: Zhang et al. 2018, arXiv:1805.09003 (DeepPot-SE); Zeng et al. 2025,
 doi:10.1021/acs.jctc.5c00340 (DeePMD-kit v3).
@@ -76,7 +76,7 @@ def read(source: Source) -> Foreign | None:
         raise Failure(
             f"'{source.path}' is a model of DeePMD-kit "
             f"{f'with a descriptor of class {kind}' if kind else lacks}; only those with a "
-            "descriptor of type se_e2_a can be wrapped"
+            "descriptor of type se_e2_a can be converted"
         )
     reader = _Reader(source.path, atomic)
     slots = [f"{n} {symbol}" for n, symbol in zip(reader.sel, reader.type_map, strict=True)]
@@ -85,7 +85,7 @@ def read(source: Source) -> Foreign | None:
         module=reader.model(),
         evaluate=lambda atoms: _evaluate(model, atoms),
         single=any(parameter.dtype == torch.float32 for parameter in model.parameters()),
-        told={"slots": ", ".join(slots)},
+        notes={"slots": ", ".join(slots)},
     )
 
 
@@ -93,7 +93,7 @@ def _evaluate(model: Any, atoms: Atoms) -> Numbers:
     types = [model.atomic_model.type_map.index(symbol) for symbol in atoms.symbols]
     with torch.jit.optimized_execution(False):
         results = model(torch.from_numpy(atoms.positions)[None], torch.tensor([types]), None)
-    return Numbers.made(results["atom_energy"], results["force"][0])
+    return Numbers.from_tensors(results["atom_energy"], results["force"][0])
 
 
 def _excludes(mask: Any) -> bool:
@@ -147,7 +147,7 @@ class _Reader:
             raise self._failure(str(error)) from error
 
     def _failure(self, text: str) -> Failure:
-        return Failure(f"'{self.path}' is a model of DeePMD-kit that cannot be wrapped: {text}")
+        return Failure(f"'{self.path}' is a model of DeePMD-kit that cannot be converted: {text}")
 
     def _require_known(self) -> None:
         """Refuse what the contract does not have."""
@@ -157,8 +157,8 @@ class _Reader:
                 f"its type_map holds {', '.join(map(repr, unknown))}, expected chemical symbols"
             )
         atomic, descriptor, fitting = self.atomic, self.descriptor, self.fitting
-        if (given := getattr(fitting, "var_name", "energy")) != "energy":
-            raise self._failure(f"its fitting net gives {given}, expected energy")
+        if (quantity := getattr(fitting, "var_name", "energy")) != "energy":
+            raise self._failure(f"its fitting net gives {quantity}, expected energy")
         odd = {
             "exclude_types of its descriptor": _excludes(getattr(descriptor, "emask", None)),
             "pair_exclude_types": _excludes(getattr(atomic, "pair_excl", None)),

@@ -46,11 +46,11 @@ def in_rounds(whole: nn.Module, parts: Callable[[], nn.Module]) -> nn.Module:
             releases that are known.
     """
     try:
-        made = parts()
-        torch.jit.script(made)
+        module = parts()
+        torch.jit.script(module)
     except UNEXPECTED:
         return whole
-    return made
+    return module
 
 
 def widths(module: Any, rounds: int, dtype: torch.dtype) -> list[int]:
@@ -63,11 +63,11 @@ def widths(module: Any, rounds: int, dtype: torch.dtype) -> list[int]:
     """
     types, edges = torch.tensor([0, 0]), torch.tensor([[0, 1], [1, 0]])
     vectors = torch.tensor([[0.0, 0.0, 1.0], [0.0, 0.0, -1.0]], dtype=dtype)
-    features, found = module.start(vectors, edges, types, 2), []
+    features, result = module.start(vectors, edges, types, 2), []
     for k in range(rounds):
-        found.append(features.size(1))
+        result.append(features.size(1))
         features = module.round(k, features, vectors, edges, types, 2)
-    return found
+    return result
 
 
 class Numbers(NamedTuple):
@@ -77,7 +77,7 @@ class Numbers(NamedTuple):
     forces: np.ndarray  # [n, 3] -dE/dx, eV/angstrom
 
     @classmethod
-    def made(cls, energies: torch.Tensor, forces: torch.Tensor) -> Numbers:
+    def from_tensors(cls, energies: torch.Tensor, forces: torch.Tensor) -> Numbers:
         """From tensors of any type, of n and of [n, 3] numbers."""
         flat, vectors = (values.detach().double() for values in (energies, forces))
         return cls(flat.flatten().numpy(), vectors.numpy())
@@ -125,8 +125,8 @@ class Foreign:
     #: The code of the original, on a cluster in free space; None where there is none.
     evaluate: Callable[[Atoms], Numbers] | None
     single: bool = False  # whether the original computes in float32
-    told: dict[str, str] = field(default_factory=dict)  # further lines for people, by their names
-    contents: bytes | None = None  # of a file that needs no wrapping
+    notes: dict[str, str] = field(default_factory=dict)  # further lines for people, by their names
+    contents: bytes | None = None  # of a file that needs no conversion
     extra: dict[str, bytes] = field(default_factory=dict)  # extra files that the result gets
 
     @property

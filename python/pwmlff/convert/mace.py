@@ -200,23 +200,23 @@ def read(source: Source) -> Foreign | None:
             f"of 0 to {len(heads) - 1}; make it again with mace_create_lammps_model"
         )
     name, cutoff = str(dtype).removeprefix("torch."), float(scripted.r_max)
-    told = {"rounds": str(rounds)}
+    notes = {"rounds": str(rounds)}
     if len(heads) > 1:
-        told["head"] = f"{heads[int(head)]} of {', '.join(heads)}"
+        notes["head"] = f"{heads[int(head)]} of {', '.join(heads)}"
     edges = MaceEdges(scripted.model, head, elements, cutoff, rounds, name)
     extra = {}
     try:
         extra = {MACE_ARRAYS: mace_network.network(scripted.model, elements, int(head))}
     except mace_network.UnknownPartError as unknown:
-        told["fused"] = f"no, for it has {unknown}"
+        notes["fused"] = f"no, for it has {unknown}"
     except UNEXPECTED as error:
-        told["fused"] = f"no, for it is not as the releases that are known: {last_line(error)}"
+        notes["fused"] = f"no, for it is not as the releases that are known: {last_line(error)}"
     return Foreign(
         family="MACE",
         module=in_rounds(edges, lambda: _parts(edges)) if rounds > 1 else edges,
         evaluate=lambda atoms: _evaluate(scripted, elements, atoms),
         single=dtype == torch.float32,
-        told=told,
+        notes=notes,
         extra=extra,
     )
 
@@ -237,4 +237,4 @@ def _evaluate(module: Any, elements: list[int], atoms: Atoms) -> Numbers:
     }
     with torch.jit.optimized_execution(False):
         results = module(data, torch.ones(n, dtype=dtype), False)
-    return Numbers.made(results["node_energy"], results["forces"])
+    return Numbers.from_tensors(results["node_energy"], results["forces"])

@@ -1,8 +1,8 @@
 """Checkpoints of MatPL and PWMLFF (.ckpt), read with torch and NumPy alone.
 
-A checkpoint holds the settings of a training (`json_file`), the parameters (`state_dict`) and, of
-kind DP, the statistics of the environment (`davg`, `dstd`), but no code: what its training program
-would script of them is the model contract of kind DP. Of kind NEP it is what a nep.txt holds.
+A checkpoint holds settings of a training (`json_file`) and parameters (`state_dict`), but no code.
+Of kind DP it has the statistics of the environment (`davg`, `dstd`), too: what its training
+program would script is the model contract of kind DP. Of kind NEP it is what a nep.txt holds.
 """
 
 from __future__ import annotations
@@ -47,12 +47,14 @@ def read(path: str, contents: bytes, content: Saved) -> Foreign | None:
         raise Failure(f"'{path}' is a checkpoint of MatPL or PWMLFF without {error}") from error
     except UNEXPECTED as error:
         raise Failure(
-            f"'{path}' is a checkpoint of MatPL or PWMLFF that cannot be wrapped: {error}"
+            f"'{path}' is a checkpoint of MatPL or PWMLFF that cannot be converted: {error}"
         ) from error
-    told = {"epoch": str(checkpoint["epoch"])} if "epoch" in checkpoint else {}
+    notes = {"epoch": str(checkpoint["epoch"])} if "epoch" in checkpoint else {}
     if "compress" in checkpoint:
-        told["compression"] = "left out: the nets are in the file, and tables are made of them here"
-    return Foreign(family="MatPL or PWMLFF, checkpoint", module=model, evaluate=None, told=told)
+        notes["compression"] = (
+            "left out: the nets are in the file, and tables are made of them here"
+        )
+    return Foreign(family="MatPL or PWMLFF, checkpoint", module=model, evaluate=None, notes=notes)
 
 
 def _load(path: str, contents: bytes) -> dict[str, Any] | None:

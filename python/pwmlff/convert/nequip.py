@@ -144,16 +144,16 @@ def read(source: Source) -> Foreign | None:
             f"'{source.path}' is a model of NequIP of class {source.class_name}; expected what "
             "nequip-deploy of release 0.6 or nequip-compile writes"
         )
-    told: dict[str, Any] = dict.fromkeys((CUTOFF, NAMES, DTYPE), "")
+    metadata: dict[str, Any] = dict.fromkeys((CUTOFF, NAMES, DTYPE), "")
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DeprecationWarning)  # as in model_file.load
-        module: Any = torch.jit.load(io.BytesIO(source.contents), "cpu", told).eval()
-    if missing := [name for name, text in told.items() if not text]:
+        module: Any = torch.jit.load(io.BytesIO(source.contents), "cpu", metadata).eval()
+    if missing := [name for name, text in metadata.items() if not text]:
         raise Failure(
             f"'{source.path}' is a model of NequIP without {', '.join(missing)} in its metadata; "
             "make it again with nequip-compile, or nequip-deploy of release 0.6"
         )
-    names, dtype = told[NAMES].decode().split(), told[DTYPE].decode()
+    names, dtype = metadata[NAMES].decode().split(), metadata[DTYPE].decode()
     elements = [atomic_numbers.get(name, 0) for name in names]
     if not all(elements):
         raise Failure(
@@ -168,7 +168,7 @@ def read(source: Source) -> Foreign | None:
             f"'{source.path}' is a model of NequIP's framework whose range cannot be told: it has "
             "neither convolutions of NequIP nor the layers of Allegro"
         )
-    cutoff = float(told[CUTOFF])
+    cutoff = float(metadata[CUTOFF])
     energies, scale, shift = _energies(source.path, module.model)
     wants = torch.float32 if deployed and dtype == "float32" else torch.float64
     edges = NequipEdges(energies, elements, cutoff, max(1, rounds), dtype, wants, scale, shift)
@@ -177,7 +177,7 @@ def read(source: Source) -> Foreign | None:
         module=in_rounds(edges, lambda: NequipRounds(edges)) if rounds > 1 else edges,
         evaluate=lambda atoms: _evaluate(module, cutoff, elements, atoms),
         single=dtype == "float32",
-        told={"rounds": str(rounds)} if rounds else {},
+        notes={"rounds": str(rounds)} if rounds else {},
     )
 
 
@@ -214,4 +214,4 @@ def _evaluate(module: Any, cutoff: float, elements: list[int], atoms: Atoms) -> 
     }
     with torch.jit.optimized_execution(False):
         results = module(data)
-    return Numbers.made(results["atomic_energy"], results["forces"])
+    return Numbers.from_tensors(results["atomic_energy"], results["forces"])

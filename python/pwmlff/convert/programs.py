@@ -1,6 +1,6 @@
 """Files that only the program that wrote them can open: it makes of them what is read here.
 
-That program runs as a command of its own, found beside this Python or on the PATH, so it may be
+That program runs as a command of its own, found beside this Python or on the PATH. So it may be
 installed with another torch in another environment. It runs what is in the file, which is code.
 """
 
@@ -104,12 +104,12 @@ def translate(path: str, contents: bytes, content: Saved, head: str = "") -> byt
         copy.write_bytes(contents)
         warn_of_code(path, program.source, program.name)
         words, target = program.words(copy, head)
-        done = _run(command, program.code, words)
-        if OF_ONE_WORD in done.stderr and not head:
-            done = _run(command, program.code, words[:1])
-        if done.returncode or not target.is_file():
-            said = done.stdout + done.stderr
-            heads = _heads(said)
+        process = _run(command, program.code, words)
+        if OF_ONE_WORD in process.stderr and not head:
+            process = _run(command, program.code, words[:1])
+        if process.returncode or not target.is_file():
+            output = process.stdout + process.stderr
+            heads = _heads(output)
             if head and not heads:  # some list them only where they are told none
                 alone = _run(command, program.code, program.words(copy, "")[0])
                 heads = _heads(alone.stdout + alone.stderr)
@@ -119,7 +119,7 @@ def translate(path: str, contents: bytes, content: Saved, head: str = "") -> byt
                     f"{f'the head {head!r}' if head else 'none of them chosen'}, expected one of "
                     "them with --head"
                 )
-            raise makes_nothing(path, program.source, program.name, said)
+            raise makes_nothing(path, program.source, program.name, output)
         return target.read_bytes()
 
 
@@ -140,10 +140,10 @@ def missing(path: str, source: str, what: str, package: str) -> Failure:
     )
 
 
-def makes_nothing(path: str, source: str, program: str, said: str) -> Failure:
+def makes_nothing(path: str, source: str, program: str, output: str) -> Failure:
     """That a program failed, with the last lines of what it said."""
     heading = f"{program} makes nothing of '{path}', {source}:"
-    return Failure("\n".join([heading, *said.strip().splitlines()[-SAID:]]))
+    return Failure("\n".join([heading, *output.strip().splitlines()[-SAID:]]))
 
 
 def require_no_head(path: str, head: str) -> None:
@@ -165,23 +165,25 @@ def _run(command: str, code: str, words: Sequence[object]) -> subprocess.Complet
 def run(command: Sequence[str], folder: Path) -> subprocess.CompletedProcess[str]:
     """Run another program, or another Python, in a folder; what it says is text."""
     # Without what would lead another Python to the packages of this one.
-    kept = {k: v for k, v in os.environ.items() if k not in ("PYTHONPATH", "PYTHONHOME")}
+    environment = {k: v for k, v in os.environ.items() if k not in ("PYTHONPATH", "PYTHONHOME")}
     # What these programs pickle is more than weights; older ones do not tell newer torch so.
-    kept["TORCH_FORCE_NO_WEIGHTS_ONLY_LOAD"] = "1"
+    environment["TORCH_FORCE_NO_WEIGHTS_ONLY_LOAD"] = "1"
     return subprocess.run(
         command, cwd=folder, stdin=subprocess.DEVNULL,
-        capture_output=True, text=True, errors="replace", check=False, env=kept,
+        capture_output=True, text=True, errors="replace", check=False, env=environment,
     )  # fmt: skip
 
 
-def _heads(said: str) -> list[str]:
+def _heads(output: str) -> list[str]:
     """Those that mace_create_lammps_model lists before it asks for one or takes what it is told.
 
     Likewise the modalities that sevenn_get_model lists where it is told none, or another one.
     """
-    if asked := re.search(r"^Available heads in the model:\n((?:\d+: .*\n)+)", said, re.MULTILINE):
-        return [line.partition(": ")[2] for line in asked[1].splitlines()]
-    listed = re.search(r"(?:available heads|It has): \[(.*)\]$", said, re.MULTILINE)
+    if numbered := re.search(
+        r"^Available heads in the model:\n((?:\d+: .*\n)+)", output, re.MULTILINE
+    ):
+        return [line.partition(": ")[2] for line in numbered[1].splitlines()]
+    listed = re.search(r"(?:available heads|It has): \[(.*)\]$", output, re.MULTILINE)
     return [quoted[1:-1] for quoted in listed[1].split(", ")] if listed else []
 
 
@@ -193,7 +195,8 @@ def _program_of(path: str, content: Saved) -> _Program | None:
         return replace(OF_NEQUIP, source="a checkpoint of NequIP")
     if MLIAP in content.table:
         raise Failure(
-            f"'{path}' is a model of MACE for pair_style mliap; wrap the .model that it was made of"
+            f"'{path}' is a model of MACE for pair_style mliap; convert the .model that it was "
+            "made of"
         )
     if SEVENNET in content.table:
         return OF_SEVENNET

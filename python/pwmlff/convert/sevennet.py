@@ -73,24 +73,24 @@ def read(source: Source) -> Foreign | None:
     """
     if source.class_name != CLASS:
         return None
-    told: dict[str, Any] = dict.fromkeys((CUTOFF, SYMBOLS, DTYPE, PARALLEL), "")
-    module: Any = torch.jit.load(io.BytesIO(source.contents), "cpu", told).eval()
-    if told.pop(PARALLEL):
+    metadata: dict[str, Any] = dict.fromkeys((CUTOFF, SYMBOLS, DTYPE, PARALLEL), "")
+    module: Any = torch.jit.load(io.BytesIO(source.contents), "cpu", metadata).eval()
+    if metadata.pop(PARALLEL):
         raise Failure(
             f"'{source.path}' is a part of a model of SevenNet for its own pair style "
             "e3gnn/parallel; expected what `sevenn get_model` writes without --get_parallel"
         )
-    if missing := [name for name, text in told.items() if not text]:
+    if missing := [name for name, text in metadata.items() if not text]:
         raise Failure(
             f"'{source.path}' is a model of SevenNet without {', '.join(missing)} in its metadata; "
             "make it again with `sevenn get_model`"
         )
-    if (precision := told[DTYPE].decode()) != SINGLE:
+    if (precision := metadata[DTYPE].decode()) != SINGLE:
         raise Failure(
             f"'{source.path}' is a model of SevenNet in {precision} precision, expected {SINGLE}"
         )
-    elements = [atomic_numbers[symbol] for symbol in told[SYMBOLS].decode().split()]
-    cutoff = float(told[CUTOFF])
+    elements = [atomic_numbers[symbol] for symbol in metadata[SYMBOLS].decode().split()]
+    cutoff = float(metadata[CUTOFF])
     edges, energies, evaluate = SevenNetEdges, module, _evaluate
     if OLDER in module.code:
         energies = _without_forces(torch.jit.load(io.BytesIO(source.contents), "cpu").eval())
@@ -101,7 +101,7 @@ def read(source: Source) -> Foreign | None:
         module=edges(energies, elements, cutoff, rounds),
         evaluate=lambda atoms: evaluate(module, elements, cutoff, atoms),
         single=True,
-        told={"rounds": str(rounds)},
+        notes={"rounds": str(rounds)},
     )
 
 
@@ -152,7 +152,7 @@ def _evaluate_older(module: Any, elements: list[int], cutoff: float, atoms: Atom
     }
     with torch.jit.optimized_execution(False):
         results = module(data)
-    return Numbers.made(results["atomic_energy"], results["inferred_force"])
+    return Numbers.from_tensors(results["atomic_energy"], results["inferred_force"])
 
 
 def _evaluate(module: Any, elements: list[int], cutoff: float, atoms: Atoms) -> Numbers:
@@ -169,4 +169,4 @@ def _evaluate(module: Any, elements: list[int], cutoff: float, atoms: Atoms) -> 
     with torch.jit.optimized_execution(False):
         results = module(data)
         (slope,) = torch.autograd.grad(results["inferred_total_energy"].sum(), positions)
-    return Numbers.made(results["atomic_energy"], -slope)
+    return Numbers.from_tensors(results["atomic_energy"], -slope)

@@ -95,24 +95,24 @@ class Baseline:
                 f"# and with hybrid/overlay the pair style that gives what {self.words} gives",
             ]
         name = self.words.split()[0]
-        coeff = [re.sub(r"^(\S+\s+\S+)", rf"\1 {name}", one) for one in self.coeff]
+        coeff = [re.sub(r"^(\S+\s+\S+)", rf"\1 {name}", words) for words in self.coeff]
         return [
             f"pair_style hybrid/overlay pwmlff {model} {self.words}",
             f"pair_coeff * * pwmlff {elements}",
-            *(f"pair_coeff {one}" for one in coeff),
+            *(f"pair_coeff {words}" for words in coeff),
         ]
 
     def _by_ase(self, structures: Sequence[Atoms]) -> list[tuple[float, np.ndarray, np.ndarray]]:
         results = []
         try:
-            calculator = labeller.made(self.words)
+            calculator = labeller.make_calculator(self.words)
             for atoms in structures:
-                found = labeller.label(atoms, calculator).calc.results
+                labels = labeller.label(atoms, calculator).calc.results
                 virial = np.full((3, 3), np.nan)
-                if "stress" in found:
-                    stress = voigt_6_to_full_3x3_stress(found["stress"])
+                if "stress" in labels:
+                    stress = voigt_6_to_full_3x3_stress(labels["stress"])
                     virial = -stress * atoms.get_volume()
-                results.append((found["energy"], found["forces"], virial))
+                results.append((labels["energy"], labels["forces"], virial))
         except Exception as error:  # whatever a calculator raises
             raise Failure(
                 f"[data] baseline '{self.words}' cannot be evaluated: "
@@ -129,20 +129,20 @@ class Baseline:
                 'expected what follows pair_coeff, like ["1 1 72 72", "1 2 72 8", "2 2 8 8"]'
             )
         style = f"pair_style {self.words}\n" + "".join(f"pair_coeff {c}\n" for c in self.coeff)
-        found = program.find()
+        lmp_program = program.find()
         results = []
         for begin in range(0, len(structures), BATCH):
             boxes = [lmp.enclosed(atoms) for atoms in structures[begin : begin + BATCH]]
             with tempfile.TemporaryDirectory(prefix="pwmlff-") as name:
                 try:
-                    measured = lmp.evaluate(found, Path(name), boxes, elements, style)
+                    measured = lmp.evaluate(lmp_program, Path(name), boxes, elements, style)
                 except Failure as failure:
                     raise Failure(f"[data] baseline '{self.words}': {failure}") from failure
-            for box, one in zip(boxes, measured, strict=True):
+            for box, result in zip(boxes, measured, strict=True):
                 prism = Prism(box.cell, pbc=box.pbc)
                 tensor = np.zeros((3, 3))
-                for (i, j), value in zip(lmp.VOIGT, one.virial, strict=True):
+                for (i, j), value in zip(lmp.VOIGT, result.virial, strict=True):
                     tensor[i, j] = tensor[j, i] = value
                 virial = prism.vector_to_ase(prism.vector_to_ase(tensor).T).T
-                results.append((one.energy, prism.vector_to_ase(one.forces), virial))
+                results.append((result.energy, prism.vector_to_ase(result.forces), virial))
         return results

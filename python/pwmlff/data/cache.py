@@ -1,8 +1,8 @@
 """Training data ready for use, kept on disk by what it was made of.
 
 An entry is a folder of .npy files, which are mapped into memory, and a description with their
-checksums. Its name is a hash of the contents and the names of the files, wherever they lie, and of
-all options, so nothing is ever out of date; an entry that is damaged or of another layout is made
+checksums. Its name is a hash of all options and of the contents and names of the files, wherever
+they lie. So nothing is ever out of date. An entry that is damaged or of another layout is made
 anew. Entries appear whole, by a rename, whoever else writes the same one. Those that were not used
 for longest go when all are larger than the limit. Where nothing can be written, work goes on
 without.
@@ -36,6 +36,7 @@ from rich.text import Text
 from pwmlff.data import consistency, neighbors, readers, sources
 from pwmlff.data.frames import Frames
 from pwmlff.data.neighbors import Edges
+from pwmlff.files import sha256
 from pwmlff.report import Failure, Report
 from pwmlff.threads import allowed_threads
 
@@ -104,7 +105,7 @@ def load(
         "keep_unconverged": keep_unconverged,
         "kinds": dict(kinds),
     }
-    entry = kept = None
+    entry = cached = None
     paths: list[str] = []
     if cache is not None and fspath(cache) != NONE:
         split = [readers.split(spec) for spec in specs]
@@ -113,22 +114,22 @@ def load(
         options["files"] = [[p.name, repr(wanted), _digest(p)] for p, wanted in split]
         key = hashlib.sha256(json.dumps(options).encode()).hexdigest()[:40]
         entry = folder_of(cache) / key
-        kept = _opened(entry, options, paths, threads)
-    if kept is None:
+        cached = _opened(entry, options, paths, threads)
+    if cached is None:
         texts: list[str] = []
         frames = readers.read(specs, format, energy, texts.append, keep_unconverged, kinds)
         edges = neighbors.find_edges(frames, elements, cutoff, threads=threads)
         remarks = [(True, text) for text in texts]
-        found = consistency.findings(frames)
+        findings = consistency.findings(frames)
         offsets = sources.offsets(frames, sources.describe(frames, edges))
-        found += sources.findings(frames, offsets, found)
-        remarks += [(f.warning, f.text) for f in found]
+        findings += sources.findings(frames, offsets, findings)
+        remarks += [(f.warning, f.text) for f in findings]
         for array in (*_arrays(frames).values(), *_arrays(edges).values()):
             array.flags.writeable = False
         if entry is not None:
             _keep(entry, options, paths, frames, edges, remarks)
     else:
-        frames, edges, remarks = kept
+        frames, edges, remarks = cached
     for warning, text in remarks:
         log.log(logging.WARNING if warning else logging.INFO, "%s", text)
     return frames, edges
@@ -136,15 +137,11 @@ def load(
 
 def _digest(path: Path) -> str:
     """SHA-256 of the contents of a file, or of all files in a folder and their names."""
-    result = hashlib.sha256()
-    names = [path] if path.is_file() else sorted(p for p in path.rglob("*") if p.is_file())
-    for name in names:
-        if name != path:
-            result.update(f"\0{name.relative_to(path)}\0{name.stat().st_size}\0".encode())
-        with name.open("rb") as file:
-            while block := file.read(BLOCK):
-                result.update(block)
-    return result.hexdigest()
+    if path.is_file():
+        return sha256([path])
+    files = sorted(file for file in path.rglob("*") if file.is_file())
+    text = "".join(f"{sha256([file])} {file.relative_to(path)}\n" for file in files)
+    return hashlib.sha256(text.encode()).hexdigest()
 
 
 def _arrays(data: Frames | Edges) -> dict[str, np.ndarray]:
@@ -204,15 +201,15 @@ def _opened(
     return frames, edges, remarks
 
 
-def _moved(files: Sequence[str], places: Sequence[str], paths: Sequence[str]) -> tuple[str, ...]:
+def _moved(files: Sequence[str], old_paths: Sequence[str], paths: Sequence[str]) -> tuple[str, ...]:
     """Names of files, or of systems in folders, where they lie now."""
     result = []
     for name in files:
-        both = zip(places, paths, strict=True)
-        found = next((pair for pair in both if Path(name).is_relative_to(pair[0])), None)
-        if found is None:
-            raise ValueError(f"'{name}' is none of {places}")
-        result.append(str(Path(found[1], Path(name).relative_to(found[0]))))
+        both = zip(old_paths, paths, strict=True)
+        match = next((pair for pair in both if Path(name).is_relative_to(pair[0])), None)
+        if match is None:
+            raise ValueError(f"'{name}' is none of {old_paths}")
+        result.append(str(Path(match[1], Path(name).relative_to(match[0]))))
     return tuple(result)
 
 
@@ -268,11 +265,9 @@ def _keep(
 def _clean(parent: Path) -> None:
     """Remove what processes that were killed have left."""
     for path in parent.glob(f"{TEMPORARY}*"):
-        try:
+        with suppress(FileNotFoundError):
             if time.time() - path.stat().st_mtime > ABANDONED:
                 shutil.rmtree(path, ignore_errors=True)
-        except FileNotFoundError:
-            continue
 
 
 # ---- how large it is
@@ -330,10 +325,10 @@ def _files(description: Path) -> tuple[str, ...]:
 
 def _shrink(newest: Path) -> None:
     """Remove entries that were not used for longest until all are within the limit, but not one."""
-    kept = entries(newest.parent)
-    total = sum(entry.bytes for entry in kept)
+    listed = entries(newest.parent)
+    total = sum(entry.bytes for entry in listed)
     most = limit()
-    for entry in kept:
+    for entry in listed:
         if total <= most:
             return
         if Path(entry.folder) != newest:
@@ -370,10 +365,10 @@ def survey(name: str = AUTO, clear: bool = False) -> CacheReport:
         Failure: an entry cannot be removed.
     """
     folder = folder_of(name)
-    kept = entries(folder)
-    for entry in kept if clear else ():
+    listed = entries(folder)
+    for entry in listed if clear else ():
         try:
             shutil.rmtree(entry.folder)
         except OSError as error:
             raise Failure(f"cannot remove '{entry.folder}': {error.strerror or error}") from error
-    return CacheReport(str(folder), limit(), clear, kept)
+    return CacheReport(str(folder), limit(), clear, listed)

@@ -6,7 +6,7 @@ import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
-from itertools import combinations_with_replacement, zip_longest
+from itertools import zip_longest
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,8 +19,8 @@ from rich.text import Text
 
 from pwmlff import picture
 from pwmlff.data import consistency, duplicates, neighbors, readers, sources
-from pwmlff.data.frames import Frames, ranges
-from pwmlff.report import Failure
+from pwmlff.data.frames import Frames
+from pwmlff.report import Failure, ranges
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -89,16 +89,9 @@ class CheckReport:
 
     def data(self) -> dict[str, Any]:
         """Plain values."""
-        return {
-            **self.counts,
-            "ranges": self.ranges,
-            "shortest": self.shortest,
-            "most_neighbors": self.most_neighbors,
-            "cutoff": self.cutoff,
-            "problems": [{**asdict(p), "error": p.error} for p in self.problems],
-            "notes": self.notes,
-            "picture": self.picture,
-        }
+        others = {name: value for name, value in vars(self).items() if name != "counts"}
+        problems = [{**asdict(p), "error": p.error} for p in self.problems]
+        return {**self.counts, **others, "problems": problems}
 
     def show(self) -> RenderableType:
         """Tables of what there is, then one line for each problem."""
@@ -207,16 +200,10 @@ def check(
             problems.append(_problem(frames, finding.frame, finding.kind, rest))
     if output:
         picture.save(draw(frames, survey.nearest), output, dpi=120)
-    symbols = [chemical_symbols[z] for z in frames.elements]
-    shortest = survey.shortest.reshape(len(symbols), len(symbols))
     return CheckReport(
         counts=_counts(frames),
         ranges=_ranges(frames),
-        shortest={
-            f"{a}-{b}": float(shortest[i, j])
-            for (i, a), (j, b) in combinations_with_replacement(enumerate(symbols), 2)
-            if np.isfinite(shortest[i, j])
-        },
+        shortest=neighbors.by_pair(frames.elements, survey.shortest),
         most_neighbors=survey.most,
         cutoff=cutoff,
         problems=problems,
@@ -422,9 +409,7 @@ def _largest_force(frames: Frames) -> np.ndarray:
 
 def _volumes(frames: Frames) -> np.ndarray:
     """Volume per atom of frames that are periodic in all directions, NaN of others."""
-    periodic = frames.pbc.all(axis=1) & np.isfinite(frames.cells).all(axis=(1, 2))
-    volumes = np.full(len(frames), np.nan)
-    volumes[periodic] = np.abs(np.linalg.det(frames.cells[periodic]))
+    volumes: np.ndarray = np.where(frames.pbc.all(axis=1), frames.volumes, np.nan)
     volumes /= np.maximum(frames.natoms, 1)
     return volumes
 

@@ -49,8 +49,8 @@ class ChoiceReport(Report):
         """The first of them, and where all are."""
         title = f"{self.title}: {len(self.chosen)} of {self.frames} frames"
         table = Table("file", "frame", self.value, "", title=title, box=None)
-        for one in self.chosen[:SHOWN]:
-            table.add_row(one.file, str(one.index), f"{one.value:.4g}", one.why)
+        for frame in self.chosen[:SHOWN]:
+            table.add_row(frame.file, str(frame.index), f"{frame.value:.4g}", frame.why)
         parts: list[RenderableType] = [table]
         if len(self.chosen) > SHOWN:
             parts.append(Text(f"and {len(self.chosen) - SHOWN} more (--json: all)"))
@@ -249,9 +249,9 @@ def _draw_map(points: np.ndarray, chosen: Sequence[int], known: np.ndarray | Non
     if known is not None:
         sets.insert(0, ("known", known, "C0"))
     for name, values, color in sets:
-        place = np.zeros((len(values), 2))
-        place[:, : len(directions)] = values @ directions.T
-        axes.plot(*place.T, ".", color=color, label=f"{name} ({len(values)})")
+        coordinates = np.zeros((len(values), 2))
+        coordinates[:, : len(directions)] = values @ directions.T
+        axes.plot(*coordinates.T, ".", color=color, label=f"{name} ({len(values)})")
     axes.set_xlabel("first principal component of the descriptors")
     axes.set_ylabel("second")
     axes.legend(fontsize="small")

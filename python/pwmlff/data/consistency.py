@@ -5,12 +5,12 @@ Along a trajectory, from one frame to the next::
     dE = -1/2 sum (F + F').dx - 1/2 (W + W'):e + O(dx^3)
 
 with the displacements dx at fixed cell, the strain e of the cell and the virial W. The term of
-third order is bounded by the term of second order, sum |(F' - F).dx| / 2, times the largest
-displacement over a length of 1 angstrom, in which forces change by themselves, and energies are
-known to the decimals that the file has, or to float32's; steps where these are not small tell
-little. The median of dE over the right side is 1, -1 where a sign is wrong, and a conversion factor
-where a unit is. Where frames are farther apart, many of them still tell that by their correlation.
-Forces alone tell of virials by the laws of :mod:`pwmlff.data.virials`.
+third order is bounded by that of second order, sum |(F' - F).dx| / 2, times the largest
+displacement over 1 angstrom, in which forces change by themselves. Energies are known to the
+decimals of the file, or to float32's. Steps where these are not small tell little. The median of dE
+over the right side is 1, -1 where a sign is wrong, and a conversion factor where a unit is. Where
+frames are farther apart, many of them still tell that by their correlation. Forces alone tell
+of virials by the laws of :mod:`pwmlff.data.virials`.
 """
 
 from __future__ import annotations
@@ -107,7 +107,7 @@ def findings(frames: Frames) -> list[Finding]:
             force_findings += sizes.force_findings(frames, chosen, name)
         result += [*force_findings, *(stress_findings or []), *zeros]
     wrong_units = {finding.source for finding in result}
-    right = {name: one for name, one in measured.items() if name not in wrong_units}
+    right = {name: numbers for name, numbers in measured.items() if name not in wrong_units}
     for name, reference, explained in units.stiffness_mismatches(right):
         chosen = np.flatnonzero(frames.file == frames.files.index(name))
         result.append(_unit_finding(explained, measured[name], chosen, name, reference))
@@ -190,9 +190,9 @@ def _zero_virial_findings(frames: Frames, chosen: np.ndarray, file: str) -> Iter
 def _runs(frames: Frames, chosen: np.ndarray) -> Iterator[Steps]:
     """Steps between frames of one file with the same atoms, some hundred at a time."""
 
-    def follows(one: int, other: int) -> bool:
-        a, b = (frames.numbers[frames.rows(k)] for k in (one, other))
-        return frames.index[one] < frames.index[other] and np.array_equal(a, b)
+    def follows(earlier: int, later: int) -> bool:
+        a, b = (frames.numbers[frames.rows(k)] for k in (earlier, later))
+        return frames.index[earlier] < frames.index[later] and np.array_equal(a, b)
 
     begins = [k for k in range(1, len(chosen)) if not follows(chosen[k - 1], chosen[k])]
     for run in np.split(chosen, begins):

@@ -81,7 +81,7 @@ def _files(path: Path, name: str) -> list[Path]:
     return sorted(folder.glob(f"running_*{name.rpartition('/')[2]}.log"))
 
 
-def _said(rule: re.Pattern[str]) -> Callable[[Iterable[str]], list[bool]]:
+def _reader(rule: re.Pattern[str]) -> Callable[[Iterable[str]], list[bool]]:
     def read(lines: Iterable[str]) -> list[bool]:
         result: list[bool] = []
         good = True
@@ -163,13 +163,13 @@ def _number(text: str | None, otherwise: float = float("nan")) -> float:
 #: Names of formats, of ase and of dpdata, and what reads their words.
 FORMATS: tuple[tuple[str, Callable[[Iterable[str]], list[bool]]], ...] = (
     ("vasp-out|vasp/outcar|outcar", _outcar_converged),
-    (r"abacus/.*", _said(ABACUS)),
-    ("aims-output|fhi_aims/.*", _said(AIMS)),
-    ("castep-castep", _said(CASTEP)),
-    ("cp2k/.*", _said(CP2K)),
-    ("espresso-out|qe/pw/scf", _said(ESPRESSO)),
-    ("gaussian-out|gaussian/(?:log|md)", _said(GAUSSIAN)),
-    ("orca-output|orca/spout", _said(ORCA)),
-    ("siesta/.*", _said(SIESTA)),
-    ("abinit-out|nwchem-out", _said(FAILED)),
+    (r"abacus/.*", _reader(ABACUS)),
+    ("aims-output|fhi_aims/.*", _reader(AIMS)),
+    ("castep-castep", _reader(CASTEP)),
+    ("cp2k/.*", _reader(CP2K)),
+    ("espresso-out|qe/pw/scf", _reader(ESPRESSO)),
+    ("gaussian-out|gaussian/(?:log|md)", _reader(GAUSSIAN)),
+    ("orca-output|orca/spout", _reader(ORCA)),
+    ("siesta/.*", _reader(SIESTA)),
+    ("abinit-out|nwchem-out", _reader(FAILED)),
 )

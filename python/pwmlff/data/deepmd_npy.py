@@ -1,9 +1,9 @@
 """DeePMD-kit's folders of NumPy arrays.
 
 A system is a folder with `type.raw` (a type for each atom), `type_map.raw` (the element of each
-type), perhaps `nopbc`, and folders `set.*` with `coord.npy` [frames, 3 natoms], `box.npy`
-[frames, 9], `energy.npy` [frames], `force.npy` [frames, 3 natoms] and `virial.npy` [frames, 9], the
-last three where known. Where atoms differ from frame to frame (the mixed type), their types are in
+type), perhaps `nopbc`, and folders `set.*`. These have `coord.npy` [frames, 3 natoms], `box.npy`
+[frames, 9] and, where known, `energy.npy` [frames], `force.npy` [frames, 3 natoms] and `virial.npy`
+[frames, 9]. Where atoms differ from frame to frame (the mixed type), their types are in
 `real_atom_types.npy` [frames, natoms], -1 for padding. Angstrom and eV; virials are positive when
 compressed.
 """

@@ -13,7 +13,7 @@ among many shows.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from itertools import combinations_with_replacement
+from itertools import combinations_with_replacement, permutations
 
 import numpy as np
 
@@ -29,9 +29,7 @@ def _components(directions: np.ndarray) -> Iterator[tuple[int, float, np.ndarray
     """Distinct components of u (x) ... (x) u [E]: degree, how often each is there, values."""
     for degree in range(DEGREES):
         for axes in combinations_with_replacement(range(3), degree):
-            orders = {1: 1, 2: 2, 3: 6}.get(len(set(axes)), 1)
-            if degree == 3 and len(set(axes)) == 2:
-                orders = 3
+            orders = len(set(permutations(axes)))
             values = np.ones(len(directions))
             for axis in axes:
                 values = values * directions[:, axis]
@@ -42,13 +40,13 @@ def describe_atoms(edges: Edges) -> np.ndarray:
     """Describe all atoms, [natoms, ntypes * POWERS * DEGREES]."""
     n, ntypes = len(edges.types), edges.ntypes
     r = edges.distances
-    place = edges.centers * ntypes + edges.pairs % ntypes
+    index = edges.centers * ntypes + edges.pairs % ntypes
     squares = np.zeros((POWERS, DEGREES, n * ntypes))
     directions = edges.rij / r[:, None]
     radial = (1.0 - (r / edges.cutoff) ** 2) ** 3
     for k in range(POWERS):
         for degree, times, values in _components(directions):
-            moment = np.bincount(place, radial * values, n * ntypes)
+            moment = np.bincount(index, radial * values, n * ntypes)
             squares[k, degree] += times * moment**2
         radial = radial / (1.0 + r) ** 2
     return np.sqrt(squares).transpose(2, 0, 1).reshape(n, -1)
@@ -130,6 +128,6 @@ def farthest(
     return chosen, distances
 
 
-def _distances(points: np.ndarray, one: np.ndarray) -> np.ndarray:
-    result: np.ndarray = np.linalg.norm(points - one, axis=1)
+def _distances(points: np.ndarray, point: np.ndarray) -> np.ndarray:
+    result: np.ndarray = np.linalg.norm(points - point, axis=1)
     return result

@@ -77,15 +77,15 @@ def first_of_each(frames: Frames, numbers: np.ndarray) -> np.ndarray:
         coarsest = SLOPE * 0.5 * 10.0 ** -DECIMALS[0]
         distinct: list[int] = []  # that are near in the order of their means
         for row in np.argsort(mean, kind="stable"):
-            distinct = [other for other in distinct if mean[row] - mean[other] <= coarsest]
-            for other in reversed(distinct):
-                difference = np.abs(values[row] - values[other]).max()
+            distinct = [earlier for earlier in distinct if mean[row] - mean[earlier] <= coarsest]
+            for earlier in reversed(distinct):
+                difference = np.abs(values[row] - values[earlier]).max()
                 if difference > coarsest:
                     continue
-                known = max(digits(int(chosen[row])), digits(int(chosen[other])))
+                known = max(digits(int(chosen[row])), digits(int(chosen[earlier])))
                 if difference <= SLOPE * known + ROUNDING * max(1.0, values[row].max()):
-                    one, two = sorted((result[chosen[row]], result[chosen[other]]))
-                    result[result == two] = one
+                    smaller, larger = sorted((result[chosen[row]], result[chosen[earlier]]))
+                    result[result == larger] = smaller
                     break
             else:
                 distinct.append(int(row))

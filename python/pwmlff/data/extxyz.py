@@ -159,11 +159,11 @@ def _popped(values: dict[str, Any], where: str, *names: str, default: Any = None
     """
     for name in names:
         keys = [key for key in values if key.lower() == name]
-        found = [values.pop(key) for key in keys]
-        if any(not np.array_equal(found[0], other) for other in found[1:]):
+        matches = [values.pop(key) for key in keys]
+        if any(not np.array_equal(matches[0], other) for other in matches[1:]):
             raise Failure(f"{where} has '{keys[0]}' and '{keys[1]}', which differ, expected one")
-        if found:
-            return found[0]
+        if matches:
+            return matches[0]
     return default
 
 

@@ -14,9 +14,10 @@ from ase import Atoms
 from ase.calculators.singlepoint import SinglePointCalculator
 from ase.stress import full_3x3_to_voigt_6_stress
 
+from pwmlff.report import ranges
+
 #: Groups of atoms in free space, by their letters alone.
 ISOLATED = ("isolatedatom", "isolatedatoms")
-RANGES = 12  # that are shown
 #: Labels, in the order of `Frames.weights`, and what a header calls their weights.
 QUANTITIES = {
     "energy": "config_energy_weight",
@@ -34,19 +35,6 @@ def rows_of(first: np.ndarray, chosen: Iterable[int]) -> np.ndarray:
     """
     spans = [np.arange(first[k], first[k + 1]) for k in chosen]
     return np.concatenate(spans) if spans else np.zeros(0, dtype=np.int64)
-
-
-def ranges(numbers: Iterable[int]) -> str:
-    """Numbers for people: 3-17, 40; the first RANGES of many."""
-    parts: list[list[int]] = []
-    for number in sorted(set(numbers)):
-        if parts and number == parts[-1][1] + 1:
-            parts[-1][1] = number
-        else:
-            parts.append([number, number])
-    shown = [f"{a}-{b}" if b > a else f"{a}" for a, b in parts[:RANGES]]
-    hidden = sum(b - a + 1 for a, b in parts[RANGES:])
-    return ", ".join([*shown, f"and {hidden} more"] if hidden else shown)
 
 
 def named(frames: Frames, chosen: Iterable[int]) -> str:

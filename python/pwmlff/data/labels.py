@@ -171,15 +171,15 @@ def _weights(
     info: Mapping[str, Any], labels: dict[str, Any], odd: list[str], where: str
 ) -> tuple[float, ...]:
     """Weights of energy, forces and virial; labels of which one is 0 go."""
-    found = {}
+    weights_by_label = {}
     for label in ("weight", "energy_weight", "force_weight", "virial_weight"):
         value = value_of(info, label, odd)
         weight = 1.0 if value is None else float(_numbers(value, (), label, where))
         if not 0.0 <= weight < np.inf:
             raise Failure(f"{where}: its {label} is {weight:g}, expected 0 or more")
-        found[label] = weight
-    whole = found.pop("weight")
-    weights = tuple(whole * weight for weight in found.values())
+        weights_by_label[label] = weight
+    whole = weights_by_label.pop("weight")
+    weights = tuple(whole * weight for weight in weights_by_label.values())
     by_name = dict(zip(("energy", "forces", "virial"), weights, strict=True))
     gone = [name for name, weight in by_name.items() if name in labels and weight == 0.0]
     for name in [*gone, *["free_energy"] * (by_name["energy"] == 0.0)]:
@@ -211,22 +211,22 @@ def _factors(
     info: Mapping[str, Any], arrays: Mapping[str, np.ndarray], odd: list[str], where: str
 ) -> dict[str, float]:
     """By energy, force and stress: what the numbers of the structure are to be multiplied by."""
-    given = {label: value_of(info, f"{label}_unit", odd) for label in POWERS}
+    unit_of = {label: value_of(info, f"{label}_unit", odd) for label in POWERS}
     factors = {
         label: 1.0 if unit is None else _in_ev(str(unit), label, where)
-        for label, unit in given.items()
+        for label, unit in unit_of.items()
     }
-    other = next((label for label in ("energy", "force") if factors[label] != 1.0), None)
+    foreign = next((label for label in ("energy", "force") if factors[label] != 1.0), None)
     present = {
         "energy": _names(info, "energy") or _names(info, "free_energy") or _names(info, "virial"),
         "force": _names(arrays, "forces"),
         "stress": _names(info, "stress"),
     }
     for label, names in present.items():
-        if other and names and given[label] is None:
+        if foreign and names and unit_of[label] is None:
             raise Failure(
-                f"{where}: its {other}-unit is '{given[other]}', and it has '{names[0][1]}' and no "
-                f"{label}-unit, expected one of all labels"
+                f"{where}: its {foreign}-unit is '{unit_of[foreign]}', and it has "
+                f"'{names[0][1]}' and no {label}-unit, expected one of all labels"
             )
     return factors
 

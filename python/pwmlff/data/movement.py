@@ -1,7 +1,7 @@
 """PWmat's MOVEMENT and OUT.MLMD files.
 
-A frame begins with the line `96 atoms, Iteration (fs) = ..., Etot,Ep,Ek (eV) = ..., SCF = ...`,
-holds blocks that follow a line with their name, and ends with a line of dashes:
+A frame begins with the line `96 atoms, Iteration (fs) = ..., Etot,Ep,Ek (eV) = ..., SCF = ...`. Its
+blocks follow a line with their name, and it ends with a line of dashes:
 
 - `Lattice vector (Angstrom)`: three lines of a cell vector, each perhaps with `stress (eV): xx xy
   xz`, which is dE/dstrain, the negative of the virial: of an isolated molecule the frames have
@@ -100,12 +100,12 @@ def _frame(lines: list[str], index: int, path: Path, first: int) -> Labelled:
     numbers, fractions = _rows(blocks["position"], natoms, "Position", where)
     forces = None
     if "force" in blocks:
-        of_forces, gradient = _rows(blocks["force"], natoms, "Force", where)
-        if not np.array_equal(numbers, of_forces):
-            row = int(np.flatnonzero(numbers != of_forces)[0])
+        force_numbers, gradient = _rows(blocks["force"], natoms, "Force", where)
+        if not np.array_equal(numbers, force_numbers):
+            row = int(np.flatnonzero(numbers != force_numbers)[0])
             raise Failure(
                 f"{where}: atom {row} has the atomic number {numbers[row]} in the block 'Position' "
-                f"and {of_forces[row]} in 'Force', expected one order of atoms"
+                f"and {force_numbers[row]} in 'Force', expected one order of atoms"
             )
         forces = -gradient
     return Labelled(
@@ -122,9 +122,9 @@ def _frame(lines: list[str], index: int, path: Path, first: int) -> Labelled:
 
 
 def _converged(header: str) -> bool:
-    said = ITERATIONS.search(header)
-    later = said is not None and float(said[1].translate(FORTRAN)) > 0.0
-    return said is None or int(said[2]) not in ALLOWED[: 1 + later]
+    match = ITERATIONS.search(header)
+    later = match is not None and float(match[1].translate(FORTRAN)) > 0.0
+    return match is None or int(match[2]) not in ALLOWED[: 1 + later]
 
 
 def _require_one_frame(lines: list[str], where: str, first: int) -> int:

@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import chain, pairwise
+from itertools import chain, combinations_with_replacement, pairwise
 
 import numpy as np
 from ase.data import chemical_symbols
@@ -62,12 +62,7 @@ class Edges:
 
     def chunks(self, most: int) -> Iterator[range]:
         """Frames one after another, as many at a time as have `most` edges, or one."""
-        begin, nframes = 0, len(self.first) - 1
-        while begin < nframes:
-            limit = self.first[begin] + most
-            end = max(begin + 1, int(np.searchsorted(self.first, limit, side="right")) - 1)
-            yield range(begin, end)
-            begin = end
+        return spans(self.first, most)
 
     @cached_property
     def distances(self) -> np.ndarray:
@@ -83,6 +78,28 @@ class Edges:
         return shortest.reshape(self.ntypes, self.ntypes)
 
 
+def spans(first: np.ndarray, most: int) -> Iterator[range]:
+    """Parts one after another, as many at a time as have `most` entries, or one.
+
+    Args:
+        first: [n + 1] where the entries of each part begin.
+        most: entries.
+    """
+    begin, nparts = 0, len(first) - 1
+    while begin < nparts:
+        end = max(begin + 1, int(np.searchsorted(first, first[begin] + most, side="right")) - 1)
+        yield range(begin, end)
+        begin = end
+
+
+def by_pair(elements: Sequence[int], shortest: np.ndarray) -> dict[str, float]:
+    """Shortest distances [nelements**2] by pairs of elements, like "Hf-O": 1.9; finite ones."""
+    symbols = [chemical_symbols[z] for z in elements]
+    pairs = combinations_with_replacement(enumerate(symbols), 2)
+    found = {f"{a}-{b}": float(shortest.flat[i * len(symbols) + j]) for (i, a), (j, b) in pairs}
+    return {pair: distance for pair, distance in found.items() if np.isfinite(distance)}
+
+
 def types_of(frames: Frames, elements: Sequence[int]) -> np.ndarray:
     """Type of each atom, int32 [natoms], by the order of the elements.
 
@@ -95,11 +112,11 @@ def types_of(frames: Frames, elements: Sequence[int]) -> np.ndarray:
     type_of = np.full(max([*numbers, *frames.elements]) + 1, -1, dtype=np.int32)
     type_of[numbers] = np.arange(len(numbers))
     types: np.ndarray = type_of[frames.numbers]
-    other = np.flatnonzero(types < 0)
-    if len(other):
-        k = frames.frame_of(other[0])
+    strange = np.flatnonzero(types < 0)
+    if len(strange):
+        k = frames.frame_of(strange[0])
         raise Failure(
-            f"{frames.where(k)} holds {chemical_symbols[frames.numbers[other[0]]]}, expected "
+            f"{frames.where(k)} holds {chemical_symbols[frames.numbers[strange[0]]]}, expected "
             f"{' '.join(chemical_symbols[z] for z in numbers)}: name all elements, or leave the "
             "frame out"
         )

@@ -1,7 +1,7 @@
 """Constants on the diagonal of virials, by source, that training takes off and learns along.
 
-:mod:`pwmlff.data.virials` says what they are and finds them, more or less closely. As forces, and
-energies where volumes differ, tell a model in training the mean pressure better and better, each
+:mod:`pwmlff.data.virials` says what they are and finds them, more or less closely. Forces, and
+energies where volumes differ, tell a model in training the mean pressure better and better. So each
 validation moves them towards what the model leaves of the labels.
 """
 

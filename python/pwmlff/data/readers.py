@@ -23,11 +23,11 @@ from ase.io.formats import UnknownFileTypeError, filetype, iread
 
 from pwmlff.data import convergence, extxyz, movement
 from pwmlff.data import deepmd_npy as deepmd
-from pwmlff.data.frames import Frames, ranges
+from pwmlff.data.frames import Frames
 from pwmlff.data.labelled import Labelled, element_numbers, gathered, require_elements
 from pwmlff.data.labels import labels_of, value_of
 from pwmlff.files import without_mark
-from pwmlff.report import Failure
+from pwmlff.report import Failure, ranges
 
 log = logging.getLogger(__name__)
 
@@ -109,7 +109,7 @@ def read(
                 odd[text].append(f"'{path}'")
             for source in deepmd.systems(path) if kind == "deepmd" else [path]:
                 structures = _taken(_frames(source, kind), wanted, fspath(spec))
-                structures = _kept(structures, source, keep_unconverged, odd)
+                structures = _converged(structures, source, keep_unconverged, odd)
                 for structure in structures:
                     where = f"frame {structure.index} of '{source}'"
                     structure.species = element_numbers(structure.species, kinds, where)
@@ -147,13 +147,13 @@ def structures(name: str, format: str | None = None) -> list[Atoms]:
             return [frames.atoms(k) for k in range(len(frames))]
     try:
         with without_mark(file) as bare:
-            found = ase_read(bare + name.removeprefix(file), format=format)
+            images = ase_read(bare + name.removeprefix(file), format=format)
     except Exception as error:  # whatever its readers stumble over
         raise Failure(
             f"ase cannot read '{name}' ({_text(error)}); give a file that it knows, FILE@0:5 for "
             "the first five frames"
         ) from error
-    return found if isinstance(found, list) else [found]
+    return images if isinstance(images, list) else [images]
 
 
 def split(spec: str) -> tuple[Path, slice]:
@@ -243,14 +243,14 @@ def _choose_energy(structure: Labelled, wanted: str) -> float:
 
 
 def _two_energies(largest: float, wanted: str) -> str:
-    taken, reason, other = (
+    taken, reason, option = (
         ("the free energy", "which forces belong to", ZERO)
         if wanted == FREE
         else ("the energy at sigma -> 0", "as asked for, though forces belong to the other", FREE)
     )
     return (
         f"has a free energy and another energy, up to {largest:.3g} per atom apart: {taken} is "
-        f"taken, {reason}; --energy {other} takes the other one"
+        f"taken, {reason}; --energy {option} takes the other one"
     )
 
 
@@ -305,7 +305,7 @@ def _odd_of_dpdata(kind: str, wanted: str, path: Path) -> str:
     )
 
 
-def _kept(
+def _converged(
     structures: list[Labelled], source: Path, every: bool, odd: dict[str, list[str]]
 ) -> list[Labelled]:
     """Those whose SCF converged, or all; tell how many and which did not."""
@@ -382,9 +382,9 @@ def _read_by_ase(path: Path, bare: str, kind: str) -> Iterator[Labelled]:
         except UnknownFileTypeError as error:
             raise Failure(f"'{kind}' is no format of '{path}' that is known: {error}") from None
         except Exception as error:  # whatever its readers stumble over
-            other = f"; try --format {DPDATA}vasp/outcar" if kind == "vasp-out" else ""
+            hint = f"; try --format {DPDATA}vasp/outcar" if kind == "vasp-out" else ""
             raise Failure(
-                f"ase cannot read frame {index} of '{path}' as '{kind}': {_text(error)}{other}"
+                f"ase cannot read frame {index} of '{path}' as '{kind}': {_text(error)}{hint}"
             ) from error
         results = getattr(atoms.calc, "results", {})
         labels = labels_of(

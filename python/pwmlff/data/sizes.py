@@ -1,6 +1,6 @@
 """Labels that no structure has, found in one frame alone.
 
-- *Forces*: electrons screen nuclei, so that the force on an atom stays below that of bare nuclei
+- *Forces*: electrons screen nuclei. So the force on an atom stays below that of bare nuclei
   (Hellmann and Feynman, doi:10.1103/PhysRev.56.340), e^2 Z_i sum_j Z_j / r_ij^2.
 - *Forces that are all zero*: true where the neighbors of each atom pull alike in all directions, as
   in a perfect crystal; elsewhere they were not computed.
@@ -105,9 +105,9 @@ def pressure_findings(frames: Frames, chosen: np.ndarray, file: str) -> Iterator
 
 def _edges(frames: Frames, k: int) -> Edges | None:
     """Neighbors in frame k; None where they cannot be found, which the check says by itself."""
-    one = frames.select([k])
+    frame = frames.select([k])
     try:
-        return neighbors.find_edges(one, one.elements, REACH, closest=0.0, threads=1)
+        return neighbors.find_edges(frame, frame.elements, REACH, closest=0.0, threads=1)
     except Failure:
         return None
 
@@ -120,13 +120,13 @@ def _pulled(edges: Edges) -> bool:
     bonded = np.zeros(natoms, dtype=bool)
     short = edges.distances < BONDED * (radii[edges.centers] + radii[edges.j])
     bonded[edges.centers[short]] = True
-    place = edges.centers * ntypes + edges.types[edges.j]
+    index = edges.centers * ntypes + edges.types[edges.j]
     with np.errstate(invalid="ignore", divide="ignore"):
         weight = (1.0 - (edges.distances / REACH) ** 2) ** 3
         sums = [
-            np.bincount(place, weight * edges.rij[:, c] / edges.distances, natoms * ntypes)
+            np.bincount(index, weight * edges.rij[:, c] / edges.distances, natoms * ntypes)
             for c in range(3)
         ]
-        total = np.bincount(place, weight, natoms * ntypes)
+        total = np.bincount(index, weight, natoms * ntypes)
         uneven = np.sqrt(np.square(sums).sum(axis=0)) > UNEVEN * total
     return bool((uneven.reshape(natoms, ntypes).any(axis=1) & bonded).any())

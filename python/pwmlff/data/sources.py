@@ -11,7 +11,7 @@ shares of the elements in a frame, least squares of
 
     E/n = x . mu + x . delta [in B] + w . phi + noise,    w ~ N(0, slope^2),
 
-give the energies delta that atoms have in B and not in A, and a deviation of them, which is large
+give the energies delta that atoms have in B and not in A. They have a deviation, which is large
 where the structures themselves tell A from B. The slope is in proportion to forces times distances
 of neighbors, which are the energies of what is there, so that units do not matter. An offset counts
 where it is beyond its deviation and beyond what the distance of the nearest structures of the two
@@ -267,11 +267,11 @@ def _pieces(every: _Set, name: str, chosen: np.ndarray) -> list[tuple[str, np.nd
     cut = int(np.argmax(gaps)) + FEWEST
     low, high = np.sort(chosen[order[:cut]]), np.sort(chosen[order[cut:]])
     # The larger part is the source.
-    one, other = (low, high) if len(low) >= len(high) else (high, low)
-    comparison = _compare(every, one, other)
+    larger, smaller = (low, high) if len(low) >= len(high) else (high, low)
+    comparison = _compare(every, larger, smaller)
     if comparison is None or not comparison.significant or comparison.distance > ALIKE:
         return whole
-    return [(name, one), (named(every.frames, other), other)]
+    return [(name, larger), (named(every.frames, smaller), smaller)]
 
 
 # ---- two of them
@@ -315,14 +315,14 @@ def _compare(every: _Set, one: np.ndarray, other: np.ndarray) -> Comparison | No
     rest = np.linalg.lstsq(columns, target, rcond=1e-8)[0]
     present = share[other].any(axis=0)
     energies = np.where(present, mean + rest[share.shape[1] :], 0.0)
-    of_frames = share[other] @ energies
-    largest = float(np.sqrt((of_frames**2).mean()))
+    frame_offsets = share[other] @ energies
+    largest = float(np.sqrt((frame_offsets**2).mean()))
     bound = STEEPEST * work * distance + DEVIATIONS * deviation + LEAST
     return Comparison(
         energies,
         tuple(np.array(every.frames.elements)[present].tolist()),
         bool(np.linalg.matrix_rank(share[other], tol=SPANNED) == present.sum()),
-        float(of_frames.mean()),
+        float(frame_offsets.mean()),
         deviation,
         distance,
         largest > bound,
@@ -352,18 +352,18 @@ def _typical(covariance: np.ndarray, design: np.ndarray, energy: np.ndarray) -> 
 
     One after another, as each of those that are far makes the others seem so.
     """
-    kept = np.arange(len(energy))
+    rows = np.arange(len(energy))
     for _ in range(max(1, len(energy) // MOST_ODD)):
-        root = np.linalg.cholesky(covariance[np.ix_(kept, kept)])
-        columns, target = np.linalg.solve(root, design[kept]), np.linalg.solve(root, energy[kept])
+        root = np.linalg.cholesky(covariance[np.ix_(rows, rows)])
+        columns, target = np.linalg.solve(root, design[rows]), np.linalg.solve(root, energy[rows])
         left = target - columns @ np.linalg.lstsq(columns, target, rcond=1e-8)[0]
         inverse = np.linalg.inv(root)
         # The difference from the mean that all others give, over its deviation.
         odd = np.abs(inverse.T @ left) / np.sqrt((inverse**2).sum(axis=0))
         if odd.max() <= max(DEVIATIONS, ODD * float(np.median(odd))):
             break
-        kept = np.delete(kept, np.argmax(odd))
-    return np.isin(np.arange(len(energy)), kept)
+        rows = np.delete(rows, np.argmax(odd))
+    return np.isin(np.arange(len(energy)), rows)
 
 
 def _sample(chosen: np.ndarray, most: int) -> np.ndarray:

@@ -3,9 +3,9 @@
 Frames that follow each other in a file and hardly differ are a trajectory: a frame between two that
 were learned from would be no test. So a trajectory is cut into blocks of frames, and a block is
 learned from or validates as a whole. What is the same structure is on one side, too. The shares of
-files and compositions are as equal as blocks let them be, and no composition is only validated. Of
-one of them blocks are taken at equal distances in the order of their forces (systematic sampling,
-Cochran 1977, Sampling Techniques, chapter 8), so that a few blocks stand for all temperatures.
+files and compositions are as equal as blocks let them be, and no composition is only validated.
+Blocks of one of them are taken at equal distances in the order of their forces (systematic
+sampling, Cochran 1977, Sampling Techniques, chapter 8). So a few blocks stand for all temperatures.
 """
 
 from __future__ import annotations

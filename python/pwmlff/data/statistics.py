@@ -20,7 +20,7 @@ import numpy as np
 from ase.data import chemical_symbols
 
 from pwmlff.data.frames import Frames
-from pwmlff.data.neighbors import Edges
+from pwmlff.data.neighbors import Edges, spans
 from pwmlff.report import Failure
 from pwmlff.threads import allowed_threads
 
@@ -104,11 +104,7 @@ def compute(
 
 
 def require_slots(
-    frames: Frames,
-    edges: Edges,
-    count: np.ndarray,
-    max_neighbor: int,
-    rmax: float,
+    frames: Frames, edges: Edges, count: np.ndarray, max_neighbor: int, rmax: float
 ) -> None:
     """Refuse frames with more neighbors than there are slots for.
 
@@ -155,13 +151,9 @@ def _moments(edges: Edges, rmin: float, rmax: float) -> tuple[np.ndarray, np.nda
     begin = np.r_[0, np.cumsum(count.ravel()[block])]
     center = edges.types[block // ntypes]
     nearby = np.zeros(len(block), dtype=np.int64)
-    chunks, start = [], 0
-    while start < len(block):
-        stop = max(start + 1, int(np.searchsorted(begin, begin[start] + CHUNK, side="right")) - 1)
-        chunks.append(slice(start, stop))
-        start = stop
 
-    def sums(chunk: slice) -> tuple[np.ndarray, np.ndarray]:
+    def sums(span: range) -> tuple[np.ndarray, np.ndarray]:
+        chunk = slice(span.start, span.stop)
         rij = edges.rij[begin[chunk.start] : begin[chunk.stop]]
         r = np.sqrt(np.einsum("ek,ek->e", rij, rij))
         s = switched(r, rmin, rmax)
@@ -173,7 +165,7 @@ def _moments(edges: Edges, rmin: float, rmax: float) -> tuple[np.ndarray, np.nda
         )
 
     with ThreadPoolExecutor(allowed_threads()) as pool:
-        for s, square in pool.map(sums, chunks):
+        for s, square in pool.map(sums, spans(begin, CHUNK)):
             total += s
             squares += square
     count.ravel()[block] = nearby

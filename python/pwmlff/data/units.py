@@ -7,13 +7,13 @@ Four numbers do not depend on what the structures are:
   nearest to the forces;
 - *virials* over those of the forces, likewise (:mod:`pwmlff.data.virials`);
 - *lengths*: distances of nearest neighbors over the sum of their covalent radii, close to 1;
-- *stiffness*: that of the pairs, 1/6 sum r^2 phi'' per atom, over n e^2 / r with the mean number n
-  of valence electrons and the distance r of nearest neighbors. The bulk moduli of solids scale so
+- *stiffness*: that of the pairs, 1/6 sum r^2 phi'' per atom, over n e^2 / r. n is the mean number
+  of valence electrons, r the distance of nearest neighbors. The bulk moduli of solids scale so
   (M. L. Cohen, doi:10.1103/PhysRevB.32.7988): 0.5 to 3 from molecules to tungsten.
 
-Units of energies, forces, lengths and stresses multiply them by known factors. Of all combinations
-the one counts that explains the numbers best, with a price for each unit that is another, and for
-each system of units that they are of. It is told where it is far better than no mistake.
+Units of energies, forces, lengths and stresses multiply them by known factors. The combination
+counts that explains the numbers best. Each unit that is another has a price, and so has each system
+of units that they are of. It is told where it is far better than no mistake.
 """
 
 from __future__ import annotations
@@ -260,9 +260,9 @@ def _measured(frames: Frames, energy: Known | None, virial: Known | None) -> Sou
     return replace(measured, energy=energy, length=length, stiffness=stiffness)
 
 
-def _slope(expected: np.ndarray, found: np.ndarray, free: int) -> Known | None:
+def _slope(expected: np.ndarray, measured: np.ndarray, free: int) -> Known | None:
     """Found energies over expected ones, of so many that are free."""
-    product, size = float(expected @ found), np.linalg.norm(expected) * np.linalg.norm(found)
+    product, size = float(expected @ measured), np.linalg.norm(expected) * np.linalg.norm(measured)
     if free < FEWEST - 1 or not product >= CORRELATION * size or size == 0.0:
         return None
     correlation = product / float(size)

@@ -2,8 +2,8 @@
 
 Two laws give virials W from structures and forces alone:
 
-- *clusters*: where the atoms of a frame form clusters that are farther than `APART` from each other
-  and from their images, W = sum x_i (x) F_i, with the positions of a cluster put together;
+- *clusters*: where atoms form clusters farther than `APART` from each other and from their images,
+  W = sum x_i (x) F_i, with the positions of a cluster put together;
 - *pairs*: elsewhere the pair potential that comes nearest to the forces, a linear least-squares
   problem, has W = 1/2 sum r_ij (x) f_ij. It says nothing where it leaves too much of forces that it
   has not seen. Where the volume of the cell changes, a fit to energies too, with a term by volume,
@@ -205,15 +205,15 @@ def _cluster_virial(frames: Frames, k: int) -> np.ndarray | None:
     A cluster is what distances of less than `APART`, or of large atoms `FAR_APART`, hold together;
     it is put together along them. The net force of a cluster, of the others on it, does not count.
     """
-    one = frames.select([k])
+    frame = frames.select([k])
     edges = neighbors.find_edges(
-        one,
-        one.elements,
-        max(APART, FAR_APART * 2.0 * float(covalent_radii[one.numbers].max())),
+        frame,
+        frame.elements,
+        max(APART, FAR_APART * 2.0 * float(covalent_radii[frame.numbers].max())),
         closest=0.0,
         threads=1,
     )
-    natoms = len(one.numbers)
+    natoms = len(frame.numbers)
     first = np.r_[0, np.cumsum(edges.count.sum(axis=1))]
     x = np.full((natoms, 3), np.nan)
     virial = np.zeros((3, 3))
@@ -224,13 +224,13 @@ def _cluster_virial(frames: Frames, k: int) -> np.ndarray | None:
         members = [start]
         for i in members:  # which grows meanwhile
             rows = slice(first[i], first[i + 1])
-            j, places = edges.j[rows], x[i] + edges.rij[rows]
+            j, positions = edges.j[rows], x[i] + edges.rij[rows]
             fresh = np.isnan(x[j, 0])
-            x[j[fresh]] = places[fresh]
+            x[j[fresh]] = positions[fresh]
             members.extend(np.unique(j[fresh]).tolist())
-            if (np.abs(x[j] - places) > SAME_PLACE).any():  # an image of itself
+            if (np.abs(x[j] - positions) > SAME_PLACE).any():  # an image of itself
                 return None
-        forces = one.forces[members]
+        forces = frame.forces[members]
         virial += x[members].T @ (forces - forces.mean(axis=0))
     return (virial + virial.T) / 2.0
 

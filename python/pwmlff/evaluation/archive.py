@@ -152,20 +152,14 @@ _DTYPES = {
 
 @dataclass(frozen=True)
 class StoredTensor:
-    """A tensor as the tables of an archive describe it.
+    """A tensor as the tables of an archive describe it."""
 
-    Attributes:
-        storage: class of the storage, like DoubleStorage.
-        archive, member: what holds the storage.
-        offset, shape, stride: of the tensor in its storage, in elements.
-    """
-
-    storage: str
-    archive: zipfile.ZipFile = field(repr=False)
-    member: str
-    offset: int
+    storage: str  # class of the storage, like DoubleStorage
+    archive: zipfile.ZipFile = field(repr=False)  # what holds the storage
+    member: str  # of that archive
+    offset: int  # in its storage, in elements
     shape: tuple[int, ...]
-    stride: tuple[int, ...]
+    stride: tuple[int, ...]  # in elements
 
     @property
     def dtype(self) -> str:
@@ -223,11 +217,6 @@ _UNREADABLE = (
 )  # fmt: skip
 
 
-def card(contents: bytes) -> dict[str, Any] | None:
-    """What an archive that :func:`check` has found sound says of how the model was made."""
-    return extra_json(contents, CARD)
-
-
 def companion(path: str | PathLike[str]) -> Path:
     """The file beside a nep.txt with what that has no place for, by the names of extra files."""
     return Path(f"{fspath(path)}.json")
@@ -282,9 +271,6 @@ class _Object:
         if cls.class_name.startswith(("torch.jit._pickle.", "torch._utils._rebuild_parameter")):
             return arguments[0]  # the value, and its type
         return super().__new__(cls)
-
-    def __init__(self, *_: Any) -> None:
-        pass
 
     def __setstate__(self, state: Any) -> None:
         self.state = state

@@ -34,9 +34,9 @@ VOIGT_OF_LAMMPS = [0, 1, 2, 5, 4, 3]  # xx yy zz xy xz yz -> xx yy zz yz xz xy
 class Calculator(AseCalculator):
     """Energy, forces and stress of a TorchScript model file.
 
-    Per-atom energies (`energies`) and, with the fused engine and for kind EDGE, per-atom stresses
-    (`stresses`, which add up to the stress) are there too, and `gamma`, the extrapolation grade of
-    each atom, where the file has it (docs/uncertainty.md). Without atoms, the energy is zero.
+    There are energies of atoms (`energies`) too. With the fused engine and for kind EDGE there are
+    stresses of atoms (`stresses`), which add up to the stress. Where the file has it, `gamma` is
+    the extrapolation grade of each atom (docs/uncertainty.md). Without atoms, the energy is zero.
 
     Args:
         model: a model file. Loading it executes code that it brings along.
@@ -61,9 +61,9 @@ class Calculator(AseCalculator):
     Raises:
         pwmlff.report.Failure: the file cannot be used, or a parameter is out of its range.
         TypeError: a parameter of another name.
-        ValueError: when computing, for an element that does not take part, an atom with more
-            neighbors than the model allows, a position, cell, energy or force that is not finite,
-            or a cell without room for the periodicity that is asked for.
+        ValueError: when computing, for an element that does not take part; too many neighbors of an
+            atom; a position, cell, energy or force that is not finite; a cell without room for the
+            periodicity that is asked for.
 
     Attributes:
         engine: the engine that runs, and

@@ -37,14 +37,14 @@ def further_inputs(module: nn.Module, edge_vec: Tensor, edge_index: Tensor) -> d
     """
     contract: Any = module  # of whose attributes torch says that they are tensors or modules
     names, vectors = taken(module), edge_vec.detach().double()
-    found = {}
+    inputs = {}
     if REVERSE in names:
-        found[REVERSE] = reverse_edges(vectors, edge_index, SAME * float(contract.cutoff))
+        inputs[REVERSE] = reverse_edges(vectors, edge_index, SAME * float(contract.cutoff))
     if PAIRS in names and not 0.0 < float(getattr(contract, "pair_cutoff", 0.0)) <= contract.cutoff:
         raise ValueError("it takes pairs: expected a pair_cutoff above 0, at most its cutoff")
     if PAIRS in names:
-        found[PAIRS] = edge_pairs(vectors, edge_index, float(contract.pair_cutoff))
-    return found
+        inputs[PAIRS] = edge_pairs(vectors, edge_index, float(contract.pair_cutoff))
+    return inputs
 
 
 def reverse_edges(edge_vec: Tensor, edge_index: Tensor, same: float) -> Tensor:

@@ -36,7 +36,7 @@ def parsed(words: str) -> tuple[str, list[str], tuple[Sequence[Any], dict[str, A
     Raises:
         ValueError: it is of another form.
     """
-    place, _, call = words.partition(":")
+    source, _, call = words.partition(":")
     try:
         node = ast.parse(call, mode="eval").body
         arguments = None
@@ -52,7 +52,7 @@ def parsed(words: str) -> tuple[str, list[str], tuple[Sequence[Any], dict[str, A
         while isinstance(node, ast.Attribute):
             names.insert(0, node.attr)
             node = node.value
-        if not place or not isinstance(node, ast.Name):
+        if not source or not isinstance(node, ast.Name):
             raise ValueError("no names")
         names.insert(0, node.id)
     except (ValueError, TypeError, SyntaxError, MemoryError, RecursionError):
@@ -61,24 +61,24 @@ def parsed(words: str) -> tuple[str, list[str], tuple[Sequence[Any], dict[str, A
             "all, like a.b:C(size=3); anything else can stand in a file of Python, like "
             "my_file.py:make()"
         ) from None
-    return place, names, arguments
+    return source, names, arguments
 
 
-def made(words: str) -> Any:
+def make_calculator(words: str) -> Any:
     """The calculator that such words stand for.
 
     Raises:
         ValueError: they are of another form.
     """
-    place, names, arguments = parsed(words)
-    if place.endswith(".py"):
-        spec = importlib.util.spec_from_file_location("calculator_of_user", place)
+    source, names, arguments = parsed(words)
+    if source.endswith(".py"):
+        spec = importlib.util.spec_from_file_location("calculator_of_user", source)
         if spec is None or spec.loader is None:
-            raise ValueError(f"cannot load '{place}'")
+            raise ValueError(f"cannot load '{source}'")
         module: Any = importlib.util.module_from_spec(spec)
         spec.loader.exec_module(module)
     else:
-        module = importlib.import_module(place)
+        module = importlib.import_module(source)
     found: Any = functools.reduce(getattr, names, module)
     return found if arguments is None else found(*arguments[0], **arguments[1])
 
@@ -103,7 +103,7 @@ def label(atoms: Any, calculator: Any) -> Any:
 
 def main(words: str, folder: str, *numbers: str) -> None:
     """Label all that have no result yet."""
-    calculator = made(words)
+    calculator = make_calculator(words)
     for number in numbers:
         result, error = (Path(folder, f"{number}.{kind}") for kind in ("extxyz", "error"))
         if result.exists():

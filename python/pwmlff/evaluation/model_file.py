@@ -103,14 +103,14 @@ class ModelInfo:
     @property
     def isolated_atoms(self) -> dict[str, tuple[float, float]]:
         """Energies of isolated atoms by chemical symbol: of its training's data, and its own."""
-        found = {}
+        energies = {}
         for symbol in self.elements:
             pair = [
                 self.of_card(float, "isolated_atoms", symbol, name) for name in ("data", "model")
             ]
             if None not in pair:
-                found[symbol] = (pair[0], pair[1])
-        return found
+                energies[symbol] = (pair[0], pair[1])
+        return energies
 
     def numbers_of(self, symbols: Sequence[str]) -> list[int]:
         """Atomic numbers of the option `--elements`, in the order of the model; all if empty.
@@ -207,8 +207,8 @@ def _kind(declared: Any) -> str:
 def is_ours(module: torch.nn.Module) -> bool:
     """Whether a module says that it keeps a contract of this project.
 
-    That is by a kind that is known in `model_type`, or where that is no text, as in older files of
-    kind DP, by the attributes that a DP has to have.
+    It says so by a known kind in `model_type`. Where that is no text, as in older files of kind DP,
+    the attributes say so that a DP has to have.
     """
     if isinstance(getattr(module, "model_type", None), str):
         return kind_of(module) in LIMITS
@@ -468,7 +468,7 @@ def _describe(
         archive.check_limits(cutoff, reach, max_neighbor, atom_type, ntypes)
     except ValueError as error:
         raise Failure(f"'{path}' {error}") from error
-    card = archive.card(contents)
+    card = archive.extra_json(contents, archive.CARD)
     return ModelInfo(
         file=path,
         sha256=hashlib.sha256(contents).hexdigest(),

@@ -238,14 +238,14 @@ def nep_text(model: Nep, version: int = 5) -> bytes:
     if version == 4:
         common = shifts[0]
     cuts = np.stack((model.cut_radial, model.cut_angular), axis=-1)
-    of_each = cuts[range(s), range(s)]
-    if not np.allclose(cuts, (of_each[:, None] + of_each) / 2, rtol=1e-14, atol=0):
+    own_cutoffs = cuts[range(s), range(s)]
+    if not np.allclose(cuts, (own_cutoffs[:, None] + own_cutoffs) / 2, rtol=1e-14, atol=0):
         raise ValueError(
             "found cutoffs by covalent radii, expected one for all elements, or means of one for "
             "each; programs read no other form today, so train the model with such cutoffs"
         )
-    if (of_each == of_each[0]).all():
-        of_each = of_each[:1]
+    if (own_cutoffs == own_cutoffs[0]).all():
+        own_cutoffs = own_cutoffs[:1]
 
     zbl, temperature = model.zbl is not None, "_temperature" * model.temperature
     flags = [int(name in model.invariants) for name in INVARIANTS]
@@ -253,7 +253,7 @@ def nep_text(model: Nep, version: int = 5) -> bytes:
     flags = flags[: max([2, *(n for n, flag in enumerate(flags, 1) if flag)])]
     head = [[f"nep{version}{'_zbl' * zbl}{temperature}", s, *names]]
     head += [["zbl", *model.zbl_line]] * zbl
-    head += [["cutoff", *of_each.ravel().tolist(), *model.neighbors]]
+    head += [["cutoff", *own_cutoffs.ravel().tolist(), *model.neighbors]]
     (nradial, kradial), (nangular, kangular) = model.c_radial.shape[2:], model.c_angular.shape[2:]
     head += [["n_max", nradial - 1, nangular - 1]]
     head += [["basis_size", kradial - 1, kangular - 1]]

@@ -37,23 +37,14 @@ INVERSE_LENGTH = 2.134563  # 1/angstrom, of ZBL, as in GPUMD
 
 @dataclass(frozen=True)
 class NepResult:
-    """Numbers of a structure.
+    """Numbers of a structure."""
 
-    Attributes:
-        energy: eV, of all atoms.
-        atom_energy: [n] eV.
-        forces: [n, 3] eV/angstrom.
-        virial: [3, 3] eV, -sum over edges of r (x) dE/dr, the sign of LAMMPS.
-        centroid_virials: [n, 3, 3] the same, each edge at its neighbor.
-        descriptors: [n, D] times q_scaler.
-    """
-
-    energy: float
-    atom_energy: Array
-    forces: Array
-    virial: Array
-    centroid_virials: Array
-    descriptors: Array
+    energy: float  # eV, of all atoms
+    atom_energy: Array  # [n] eV
+    forces: Array  # [n, 3] eV/angstrom
+    virial: Array  # [3, 3] eV, -sum over edges of r (x) dE/dr, the sign of LAMMPS
+    centroid_virials: Array  # [n, 3, 3] the same, each edge at its neighbor
+    descriptors: Array  # [n, D] times q_scaler
 
 
 def _harmonics(largest: int, u: Array) -> tuple[list[Array], list[Array]]:
@@ -163,8 +154,8 @@ def _angular_blocks(model: Nep, moments: list[Array]) -> tuple[list[Array], list
         moments: A_nlm [n_atoms, n, 2l+1] for l = 0 on.
 
     Returns:
-        [n_atoms, n] for each l up to l_max and each invariant, and for each of these, by l, what
-        dA_nlm is multiplied with in dq = sum over n, l, m of .. dA_nlm, with m and -m apart.
+        [n_atoms, n] for each l up to l_max and each invariant. And for each of these, by l, the
+        factor of dA_nlm in dq = sum over n, l, m of .. dA_nlm, with m and -m apart.
     """
     square = [(abs(moment) ** 2).sum(axis=2) for moment in moments]
     blocks = square[1 : model.l_max + 1]

@@ -41,8 +41,8 @@ def pad_neighbors(
         Float64 inputs on the CPU; all elements of the model take part.
 
     Raises:
-        ValueError: an atom is of no element of the model, or has more neighbors of one type
-            inside the cutoff than the model has slots for, or neighbors cannot be found
+        ValueError: an atom is of no element of the model; it has more neighbors of one type inside
+            the cutoff than there are slots; or neighbors cannot be found
             (:func:`pwmlff.evaluation.structures.require_usable`).
     """
     elements = np.asarray(atom_type, dtype=np.int64)

@@ -1,8 +1,8 @@
 """Plain float64 PyTorch evaluation of model files: what every other engine is compared with.
 
-A model kind gives energies of atoms as a function of edge vectors r_ij = x_j - x_i; forces are the
-negative gradient of their sum with respect to positions, and the virial is its negative gradient
-with respect to a strain of positions and cell. Nothing here is padded, fused or tabulated.
+A model kind gives energies of atoms as a function of edge vectors r_ij = x_j - x_i. Forces are the
+negative gradient of their sum by positions. The virial is its negative gradient by a strain of
+positions and cell. Nothing here is padded, fused or tabulated.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class Kind(Protocol):
 class EdgeReference:
     """A module of kind EDGE, in the type in which it computes, on all edges of a structure.
 
-    There are no ghosts: an edge that crosses a periodic boundary ends at the atom itself, so a
+    There are no ghosts: an edge that crosses a periodic boundary ends at the atom itself. So a
     model with message passing sees what it would see in an infinite crystal.
 
     Args:
@@ -104,9 +104,9 @@ def evaluate(
         Zero energy and virial for a structure without atoms, as LAMMPS has it.
 
     Raises:
-        ValueError: unknown model kind, a model with parameters or tensors that the reference does
-            not use, an element the model does not know, more neighbors than the model allows, a
-            structure or a result that is not finite.
+        ValueError: unknown model kind; parameters or tensors that the reference does not use; an
+            element the model does not know; more neighbors than it allows; a structure or a result
+            that is not finite.
         Failure: there is no such file, or it is damaged or something else (model_file.load).
     """
     if isinstance(model, str | PathLike):
@@ -153,5 +153,5 @@ def _of_nep(nep: Nep, atoms: Atoms, elements: Sequence[int] | None) -> Result:
             "temperature of pair_style, or with nep_reference.evaluate_nep"
         )
     require_elements(atoms, nep.elements if elements is None else elements)
-    found = evaluate_nep(nep, atoms)
-    return Result(float(found.atom_energy.sum()), found.atom_energy, found.forces, found.virial)
+    result = evaluate_nep(nep, atoms)
+    return Result(float(result.atom_energy.sum()), result.atom_energy, result.forces, result.virial)

@@ -101,16 +101,16 @@ def change_of(path: Path, info: model_file.ModelInfo) -> Change | None:
         ValueError: what is kept cannot be read, or the model does not take the structures; the text
             goes on after the name of the file.
     """
-    if (kept := of_file(path, info)) is None:
+    if (record := of_file(path, info)) is None:
         return None
     try:
-        tolerance = float(kept["tolerance"])
+        tolerance = float(record["tolerance"])
         cases = [
             (
                 Atoms(case["numbers"], case["positions"]),
                 (np.array(case["energies"], dtype=float), np.array(case["forces"], dtype=float)),
             )
-            for case in kept["structures"]
+            for case in record["structures"]
         ]
     except (LookupError, TypeError, ValueError) as error:
         raise ValueError(f"has a {SELF_TEST} that is not as it is written: {error}") from error
@@ -118,8 +118,8 @@ def change_of(path: Path, info: model_file.ModelInfo) -> Change | None:
     shares = []
     for atoms, values in cases:
         try:
-            found = engine(atoms)
-            shares.append(difference((found.atom_energy, found.forces), values))
+            result = engine(atoms)
+            shares.append(difference((result.atom_energy, result.forces), values))
         except ValueError as error:
             raise ValueError(f"does not take a structure that it took once: {error}") from error
     return Change(float(np.max(shares)), tolerance)

@@ -77,11 +77,9 @@ def require_usable(atoms: Atoms, cutoff: float) -> None:
         cutoff: distance within which neighbors are wanted.
 
     Raises:
-        ValueError: a position or the cell is masked or not finite, a periodic direction has no cell
-            vector,
-            or the cell is so thin, for the cutoff or beside its length, that a million images of
-            an atom would have to be looked at, or the structure is a million million cutoffs long,
-            or as far from the origin.
+        ValueError: a position or the cell is masked or not finite; a periodic direction has no cell
+            vector; the cell is so thin that there are a million images of an atom to look at; the
+            structure is a million million cutoffs long, or as far from the origin.
     """
     require_unmasked(atoms)
     bad = np.flatnonzero(~np.isfinite(np.asarray(atoms.positions)).all(axis=1))
@@ -178,8 +176,8 @@ def neighbor_list(
     home = np.floor(atoms.positions @ np.linalg.inv(box)).astype(np.int64)
     half = {"P": np.zeros((0, 2)), "S": np.zeros((0, 3)), "d": np.zeros(0), "D": np.zeros((0, 3))}
     if n:
-        found = search.compute(atoms.positions - home @ box, box, True, wanted, copy=False)
-        half = dict(zip(wanted, found, strict=True))
+        pairs = search.compute(atoms.positions - home @ box, box, True, wanted, copy=False)
+        half = dict(zip(wanted, pairs, strict=True))
     if far:
         close = half["d"] < cutoff
         half = {letter: values[close] for letter, values in half.items()}
@@ -187,11 +185,11 @@ def neighbor_list(
     steps = half["S"].astype(np.int64)
     image = steps + home[i] - home[j]
     wide = 2 * np.abs(steps).max(axis=0, initial=0) + 1
-    place = (steps[:, 0] * wide[1] + steps[:, 1]) * wide[2] + steps[:, 2]
-    i, j, place = np.r_[i, j], np.r_[j, i], np.r_[place, -place]
+    shift = (steps[:, 0] * wide[1] + steps[:, 1]) * wide[2] + steps[:, 2]
+    i, j, shift = np.r_[i, j], np.r_[j, i], np.r_[shift, -shift]
     # One key of all that is sorted by: sorting by several takes ten times as long.
     key = i if species is None else i * (int(species.max(initial=0)) + 1) + species[j]
-    order = np.argsort((key * n + j) * int(wide.prod()) + place)
+    order = np.argsort((key * n + j) * int(wide.prod()) + shift)
     arrays = {
         "i": lambda: i[order],
         "j": lambda: j[order],
@@ -204,19 +202,12 @@ def neighbor_list(
 
 @dataclass(frozen=True)
 class Slab:
-    """A part of a structure with all that is near it.
+    """A part of a structure with all that is near it."""
 
-    Attributes:
-        members: [m] atoms, ascending.
-        is_center: [m] whether the neighbors of one are wanted; else it is near such an atom.
-        steps: [m, 3] by how many cell vectors each of them was moved to lie there; 0 for centers.
-        atoms: the members.
-    """
-
-    members: np.ndarray
-    is_center: np.ndarray
-    steps: np.ndarray
-    atoms: Atoms
+    members: np.ndarray  # [m] atoms, ascending
+    is_center: np.ndarray  # [m] those whose neighbors are wanted; others are near one
+    steps: np.ndarray  # [m, 3] cell vectors that each was moved by; 0 for centers
+    atoms: Atoms  # the members
 
 
 def slabs(atoms: Atoms, cutoff: float, most_pairs: float = MOST_PAIRS) -> Iterator[Slab]:
@@ -267,13 +258,13 @@ def _search_space(atoms: Atoms, cutoff: float) -> tuple[np.ndarray, float, np.nd
     """How to let vesin find the neighbors of a structure of any shape.
 
     vesin searches open directions too, but beside periodic ones in a time that grows as the square
-    of their length; and where it has to merge so many bins of the cutoff that none is left across
-    the thinnest direction, it divides by zero, which ends the process.
+    of their length. Where it merges so many bins of the cutoff that none is left across the
+    thinnest direction, it divides by zero, which ends the process.
 
     Returns:
-        A cell [3, 3] that is periodic along all its vectors, in open directions longer than the
-        atoms and the cutoff together, and long enough beside the others; the distance to search
-        within, at least the cutoff; the thickness [3] of that cell along its vectors.
+        A cell [3, 3] that is periodic along all its vectors; open directions are longer than the
+        atoms and the cutoff together, and long enough beside the others. The distance to search
+        within, at least the cutoff. The thickness [3] of that cell along its vectors.
     """
     open_ = ~atoms.pbc
     cell = np.array(atoms.cell)

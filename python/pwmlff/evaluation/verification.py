@@ -91,7 +91,7 @@ class Verification:
     ) -> None:
         self.info, self.elements, self.make, self.labelled = info, list(elements), make, labelled
         solids = [atoms for atoms in labelled if atoms.pbc.all()]
-        self.given = min(solids, key=len).copy() if solids else None  # a crystal of the data
+        self.data_crystal = min(solids, key=len).copy() if solids else None  # a crystal of the data
         self.calculator = make()
         self.curves = Curves()
         self.rng = np.random.default_rng(SEED_OF_CRYSTAL)
@@ -269,10 +269,7 @@ class Verification:
 
             error = self._derivative(energy_at, float((matrix * strain).sum()))
             worst = max(worst, error / scale / float(np.linalg.norm(strain)))
-        return Graded(
-            letter(worst, RELATIVE),
-            f"largest error {worst:.1e} of the virial",
-        )
+        return Graded(letter(worst, RELATIVE), f"largest error {worst:.1e} of the virial")
 
     @cached_property
     def _dimers(self) -> dict[tuple[int, int], tuple[np.ndarray, np.ndarray]]:
@@ -281,11 +278,11 @@ class Verification:
         chosen = self.rng.permutation(len(pairs))[:PAIRS]
         smallest = max(NEAREST, 0.05 * self.info.cutoff)
         r = np.linspace(smallest, 1.02 * self.info.interaction_range, 400)
-        found = {
+        curves = {
             pairs[k]: (r, np.array([self._dimer(pairs[k], x) for x in r])) for k in sorted(chosen)
         }
-        self.curves.dimers = {_name(pair): (r, each[:, 0]) for pair, (r, each) in found.items()}
-        return found
+        self.curves.dimers = {_name(pair): (r, each[:, 0]) for pair, (r, each) in curves.items()}
+        return curves
 
     def _dimer(self, pair: tuple[int, int], r: float) -> tuple[float, float]:
         """Energy, and the force that drives the atoms apart."""
@@ -305,10 +302,7 @@ class Verification:
                 jump, place = self._jump(pair, r[k], r[k + 1])
                 if jump > worst:
                     worst, where = jump, f" ({_name(pair)} at {place:.4g})"
-        return Graded(
-            letter(worst, RELATIVE),
-            f"largest jump {worst:.1e} of the RMS force{where}",
-        )
+        return Graded(letter(worst, RELATIVE), f"largest jump {worst:.1e} of the RMS force{where}")
 
     def _jump(self, pair: tuple[int, int], low: float, high: float) -> tuple[float, float]:
         """The jump between two distances, as a share of the RMS force, and where it is."""
@@ -347,8 +341,8 @@ class Verification:
 
     def energy_volume(self) -> Graded:
         """The same of a crystal that is compressed, one of the data if there is any."""
-        if self.given:
-            perfect = self.given
+        if self.data_crystal:
+            perfect = self.data_crystal
             i, j, r = neighbor_list("ijd", perfect, self.info.cutoff)
             if not len(r):
                 return Graded("", "no neighbors in the smallest crystal of the data")
@@ -383,8 +377,8 @@ class Verification:
     def energy_conservation(self) -> Graded:
         """NVE dynamics of such a crystal at 300 K, after some relaxation."""
         atoms = self.crystal.copy()
-        if self.given:
-            atoms = self.given.repeat(math.ceil((ATOMS / len(self.given)) ** (1 / 3)))
+        if self.data_crystal:
+            atoms = self.data_crystal.repeat(math.ceil((ATOMS / len(self.data_crystal)) ** (1 / 3)))
         atoms.calc = self.calculator
         # A crystal by chance falls into another one, and gets hot: that is not what is asked here.
         FIRE(atoms, logfile=None).run(fmax=0.01 * self.force, steps=self._evaluations(500, atoms))

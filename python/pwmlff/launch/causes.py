@@ -92,9 +92,9 @@ def failing(hosts: Sequence[str], *command: str) -> list[str]:
     return silent
 
 
-def written(logs: Path, others: Iterable[Path] = ()) -> list[Path]:
+def written(logs: Path, logs_of_lmp: Iterable[Path] = ()) -> list[Path]:
     """What ranks and partitions of a start have written, each file once."""
-    paths = (path for path in (*mpirun.all_outputs(logs), *others) if path.is_file())
+    paths = (path for path in (*mpirun.all_outputs(logs), *logs_of_lmp) if path.is_file())
     return list({path.resolve(): path for path in paths}.values())
 
 
@@ -107,10 +107,10 @@ def lammps_errors(paths: Iterable[Path]) -> list[str]:
             text = file.read().decode(errors="replace")
         errors: list[str] = []
         for part in reversed(ERROR.split(text)[1:]):
-            place = PLACE.search(part)
-            if place is None or not all(map(TRAILER.fullmatch, part[place.end() :].splitlines())):
+            site = PLACE.search(part)
+            if site is None or not all(map(TRAILER.fullmatch, part[site.end() :].splitlines())):
                 break
-            errors.insert(0, " ".join(part[: place.end()].split()))
+            errors.insert(0, " ".join(part[: site.end()].split()))
         all_errors |= dict.fromkeys(errors)
     return list(all_errors)
 

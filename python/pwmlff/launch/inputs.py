@@ -33,14 +33,14 @@ def changes(known: Mapping[str, list[Any] | None], now: Seen) -> list[str]:
     taken as it is: the input may make it.
     """
     contents = {seen[0] for seen in known.values() if seen}
-    found = []
+    names = []
     for name, seen in now.items():
         old = known.get(name)
         # A file of another name may be the same one.
         of_others = name not in known and seen is not None and seen[0] not in contents
         if of_others or (old and seen and seen[0] != old[0]):
-            found.append(name)
-    return found
+            names.append(name)
+    return names
 
 
 def require_read(names: Iterable[Path], now: Seen) -> set[str]:
@@ -49,7 +49,7 @@ def require_read(names: Iterable[Path], now: Seen) -> set[str]:
     Raises:
         Failure: the input reads none of that name.
     """
-    found = set()
+    known_names = set()
     for path in names:
         same = {name for name in now if Path(name).resolve() == path.resolve()}
         if not same:
@@ -57,8 +57,8 @@ def require_read(names: Iterable[Path], now: Seen) -> set[str]:
             raise Failure(
                 f"--changed names '{path}', which the input does not read; it reads {there}"
             )
-        found |= same
-    return found
+        known_names |= same
+    return known_names
 
 
 def options(names: Iterable[str]) -> str:
@@ -72,8 +72,8 @@ def _seen(path: Path, old: list[Any] | None) -> list[Any] | None:
     with suppress(OSError):
         state = path.stat()
         # A copy may have the size and the time of another file, but not when and where it was made.
-        place = [state.st_size, state.st_mtime_ns, state.st_ctime_ns, state.st_ino]
-        if old and old[1:] == place:
+        marks = [state.st_size, state.st_mtime_ns, state.st_ctime_ns, state.st_ino]
+        if old and old[1:] == marks:
             return old
-        return [sha256([path]), *place]
+        return [sha256([path]), *marks]
     return None

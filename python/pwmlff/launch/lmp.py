@@ -177,10 +177,10 @@ def enclosed(atoms: Atoms) -> Atoms:
     margin = 1.0  # of free space, angstrom
     for axis in np.flatnonzero(~result.pbc):
         height = result.get_volume() / result.cell.areas()[axis]
-        place = result.cell.scaled_positions(result.positions)[:, axis] * height
-        needed = np.ptp(place) + 2 * margin
+        heights = result.cell.scaled_positions(result.positions)[:, axis] * height
+        needed = np.ptp(heights) + 2 * margin
         direction = result.cell[axis] / height  # one angstrom of height
-        result.positions += (margin - place.min()) * direction
+        result.positions += (margin - heights.min()) * direction
         result.cell[axis] = max(needed, height) * direction
     return result
 
@@ -259,7 +259,7 @@ class Measured(NamedTuple):
 
 
 def evaluate(
-    found: program.Program,
+    lmp_program: program.Program,
     folder: Path,
     boxes: Sequence[Atoms],
     elements: Sequence[int],
@@ -272,7 +272,7 @@ def evaluate(
     """Evaluate structures by a pair style, in one run.
 
     Args:
-        found: the lmp.
+        lmp_program: the lmp.
         folder: for its files.
         boxes: structures that :func:`enclosed` has made.
         elements: atomic numbers of the types in order.
@@ -290,7 +290,7 @@ def evaluate(
         write_data(folder / f"{k}.data", atoms, elements)
         text += f"clear\nbox tilt large\n{read_command(atoms, f'{k}.data', units)}{style}"
         text += f"{MEASURE}run 0\n{DUMP.replace('atoms.dump', f'{k}.dump')}"
-    found.run(folder, text, starter, ranks, timeout=timeout)
+    lmp_program.run(folder, text, starter, ranks, timeout=timeout)
     log = Thermo(folder / "log.lammps")
     dumps = [read_dump(folder / f"{k}.dump") for k in range(len(boxes))]
     return [
@@ -302,8 +302,8 @@ def evaluate(
 def labelled(dump: Path, log: Path, units: str = "metal") -> list[Atoms]:
     """Frames of a dump with the energies, forces and stresses of the run that wrote it.
 
-    Thermo output must come at the same steps as the frames, with *norm no*, the column PotEng and,
-    for stresses, c_press[1] to c_press[6] of `compute press all pressure NULL virial`.
+    Thermo output must come at the same steps as the frames, with *norm no* and the column PotEng.
+    Stresses need c_press[1] to c_press[6] of `compute press all pressure NULL virial`, too.
 
     Args:
         dump: of style custom, sorted by id, with id element x y z fx fy fz.

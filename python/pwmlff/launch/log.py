@@ -46,21 +46,13 @@ _YAML_ROW = re.compile(r"\s*- \[(.*)\]\s*$")
 
 @dataclass(frozen=True)
 class ThermoRun:
-    """Thermo output of one run or minimization.
+    """Thermo output of one run or minimization."""
 
-    Attributes:
-        columns: numbers [rows] of each column, by the names in the log.
-        units: LAMMPS's unit style; None where the log does not say.
-        per_atom: whether energies are those of an atom; None where the log does not say.
-        timestep: None where the log does not say.
-        finished: whether it came to its end.
-    """
-
-    columns: dict[str, np.ndarray]
-    units: str | None = None
-    per_atom: bool | None = None
-    timestep: float | None = None
-    finished: bool = True
+    columns: dict[str, np.ndarray]  # numbers [rows] of each column, by the names in the log
+    units: str | None = None  # LAMMPS's unit style; None where the log does not say
+    per_atom: bool | None = None  # whether energies are of an atom; None: not said
+    timestep: float | None = None  # None where the log does not say
+    finished: bool = True  # whether it came to its end
 
 
 @dataclass(frozen=True)
@@ -166,26 +158,26 @@ def _has_rows(thermo_runs: Sequence[ThermoRun]) -> bool:
 
 def _joined(earlier: Sequence[ThermoRun], later: Sequence[ThermoRun]) -> list[ThermoRun]:
     """Runs of a start and of the next one, which began at an earlier step than the first ended."""
-    kept = list(earlier)
+    result = list(earlier)
     firsts = (run.columns["Step"][0] for run in later if len(run.columns.get("Step", ())))
     first = next(firsts, np.inf)
-    while kept and "Step" in kept[-1].columns:
-        again = kept[-1].columns["Step"] >= first
+    while result and "Step" in result[-1].columns:
+        again = result[-1].columns["Step"] >= first
         if not again.any():
             break
-        last = kept.pop()
+        last = result.pop()
         if count := int(np.argmax(again)):
             columns = {name: values[:count] for name, values in last.columns.items()}
-            kept.append(replace(last, columns=columns, finished=False))
+            result.append(replace(last, columns=columns, finished=False))
             break
-    if kept and not kept[-1].finished and _is_same(kept[-1], later[0]):
-        last, rest = kept.pop(), later[0]
+    if result and not result[-1].finished and _is_same(result[-1], later[0]):
+        last, rest = result.pop(), later[0]
         columns = {
             name: np.concatenate((values, rest.columns[name]))
             for name, values in last.columns.items()
         }
-        return [*kept, replace(last, columns=columns, finished=rest.finished), *later[1:]]
-    return [*kept, *later]
+        return [*result, replace(last, columns=columns, finished=rest.finished), *later[1:]]
+    return [*result, *later]
 
 
 def _is_same(run: ThermoRun, rest: ThermoRun) -> bool:
@@ -209,7 +201,7 @@ def _values(names: Sequence[str], words: Sequence[str]) -> dict[str, float]:
 
 
 @dataclass
-class _Said:
+class _Commands:
     """What the commands so far say."""
 
     units: str | None = None
@@ -239,7 +231,7 @@ class _Said:
 class ThermoRows:
     """Rows of thermo output, line by line, of the styles one (custom), multi and yaml."""
 
-    _said: _Said = field(default_factory=_Said)
+    _commands: _Commands = field(default_factory=_Commands)
     _announced: bool = False  # the next line is a header
     _pending: list[str] = field(default_factory=list)  # a header, if numbers follow
     _names: list[str] = field(default_factory=list)  # of the run that is under way
@@ -254,7 +246,7 @@ class ThermoRows:
                 self.begin(names)
         if _BEGIN.match(line):
             self.end(finished=False)
-            self._said = _Said()
+            self._commands = _Commands()
         elif line.startswith((_MEMORY, _END, _ERROR)):
             self.end(finished=line.startswith(_END))
             self._announced = line.startswith(_MEMORY)
@@ -274,7 +266,7 @@ class ThermoRows:
             words = line.split()
             if _begins_columns(line) and (words == self._last or USUAL & set(words)):
                 self._pending = words
-            self._said.take(line)
+            self._commands.take(line)
         return {}
 
     def _numbers(self, line: str) -> dict[str, float]:
@@ -310,8 +302,8 @@ class _Runs(ThermoRows):
 
     def begin(self, names: list[str]) -> None:
         super().begin(names)
-        said = self._said
-        self._run = ThermoRun({}, said.units, said.per_atom, said.timestep)
+        commands = self._commands
+        self._run = ThermoRun({}, commands.units, commands.per_atom, commands.timestep)
 
     def on_values(self, values: dict[str, float], begins: bool) -> dict[str, float]:
         if not begins and self._rows:

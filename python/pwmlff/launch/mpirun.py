@@ -1,7 +1,7 @@
 """The mpirun of either MPI family, MPICH (hydra) and Open MPI, and where ranks write under it.
 
-MPICH and Open MPI 4 leave the output of rank 3 in D/rank.3/stdout and D/rank.3/stderr, Open MPI 5
-in D/rank.JOB.3.out and D/rank.JOB.3.err (its folders for ranks, dir=D, lose one of the two). Open
+MPICH and Open MPI 4 leave the output of rank 3 in D/rank.3/stdout and D/rank.3/stderr. Open MPI 5
+has D/rank.JOB.3.out and D/rank.JOB.3.err; its folders for ranks, dir=D, lose one of the two. Open
 MPI pads the number with zeros where there are ten ranks or more. :func:`outputs` finds them.
 """
 

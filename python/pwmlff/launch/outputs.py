@@ -74,11 +74,11 @@ def renew(
             f"('dump_modify {dump.ident} append yes' lets it go on)"
         )
         return
-    place = f"dump {dump.ident} goes on in '{path}'"
+    prefix = f"dump {dump.ident} goes on in '{path}'"
     if goes_on and step is None:
-        say(f"{place} from a step that is not known: frames may be in it twice")
+        say(f"{prefix} from a step that is not known: frames may be in it twice")
         return
-    kept = _free_name(path, start) if spare else None
+    spared = _free_name(path, start) if spare else None
     all_of_them = step is None
     what = "frames of earlier starts"
     if step is not None:
@@ -89,30 +89,32 @@ def renew(
         message = (
             f"dump {dump.ident}: {what} are removed from '{path}', they will come again{known}"
         )
-        say(message if kept is None else f"{message}; those of now are kept in '{kept}'")
+        say(message if spared is None else f"{message}; those of now are kept in '{spared}'")
 
     if step is None:
-        _shorten(path, least, kept, tell)
-    elif not cut_back(path, step, not dump.multiples, least, kept, tell):
+        _shorten(path, least, spared, tell)
+    elif not cut_back(path, step, not dump.multiples, least, spared, tell):
         say(
-            f"{place}, which is no text dump of a known form: frames after step {step} may be in "
+            f"{prefix}, which is no text dump of a known form: frames after step {step} may be in "
             "it twice"
         )
 
 
-def _shorten(path: Path, end: int, kept: Path | None, tell: Tell, last: int | None = None) -> None:
+def _shorten(
+    path: Path, end: int, spared: Path | None, tell: Tell, last: int | None = None
+) -> None:
     """Remove what is in a file after some bytes, or move it to another one; tell it first."""
     if path.stat().st_size <= end:
         return
     tell(last)
     with path.open("r+b") as file:
-        if kept is not None:
+        if spared is not None:
             file.seek(end)
             try:
-                with named(kept), kept.open("xb") as rest:
+                with named(spared), spared.open("xb") as rest:
                     shutil.copyfileobj(file, rest)
             except OSError:  # a full disk: all is where it was
-                kept.unlink(missing_ok=True)
+                spared.unlink(missing_ok=True)
                 raise
         file.truncate(end)
 
@@ -122,7 +124,7 @@ def cut_back(
     step: int,
     keep_step: bool = False,
     least: int = 0,
-    kept: Path | None = None,
+    spared: Path | None = None,
     tell: Tell = lambda _: None,
 ) -> bool:
     """Remove the frames at the end of a text dump that will come again, and one cut off.
@@ -134,7 +136,7 @@ def cut_back(
         step: that the next start begins with, and dumps again unless keep_step is given.
         keep_step: keep its frame.
         least: bytes that stay in any case.
-        kept: file that is made of what is removed, if any is.
+        spared: file that is made of what is removed, if any is.
         tell: is called before anything is removed, with the last step that is.
 
     Returns:
@@ -148,7 +150,7 @@ def cut_back(
         if not mark:
             return False
         end, last = _end(text, mark, re.compile(prelude, re.MULTILINE), step + keep_step)
-    _shorten(path, max(end, least), kept, tell, last)
+    _shorten(path, max(end, least), spared, tell, last)
     return True
 
 
@@ -157,25 +159,25 @@ def _end(
 ) -> tuple[int, int | None]:
     """Where the frames end that stay, and the last step of the others."""
     end, later, last = len(text), None, None
-    place = text.rfind(mark)
-    while place >= 0:
-        if place == 0 or text[place - 1 : place] == b"\n":
-            match = _STEP.match(text[place + len(mark) : place + len(mark) + 32])
+    mark_offset = text.rfind(mark)
+    while mark_offset >= 0:
+        if mark_offset == 0 or text[mark_offset - 1 : mark_offset] == b"\n":
+            match = _STEP.match(text[mark_offset + len(mark) : mark_offset + len(mark) + 32])
             step = int(match[1]) if match else None  # None: cut off within the number
             if step is not None and (step < first or (later is not None and step > later)):
                 break
             later = later if step is None else step
             last = later if last is None else last
-            end = _begin(text, place, prelude)
-        place = text.rfind(mark, 0, place)
+            end = _begin(text, mark_offset, prelude)
+        mark_offset = text.rfind(mark, 0, mark_offset)
     if end < len(text):
         return end, last
     # What is cut off is of a frame that will come again.
     return _begin(text, text.rfind(b"\n") + 1, prelude), None
 
 
-def _begin(text: mmap.mmap, place: int, prelude: re.Pattern[bytes]) -> int:
+def _begin(text: mmap.mmap, mark_offset: int, prelude: re.Pattern[bytes]) -> int:
     """Where a frame begins that tells its step at a place, or was to tell it there."""
-    head = text[max(0, place - PRELUDE) : place]
+    head = text[max(0, mark_offset - PRELUDE) : mark_offset]
     match = prelude.search(head)
-    return place - (len(head) - match.start() if match else 0)
+    return mark_offset - (len(head) - match.start() if match else 0)

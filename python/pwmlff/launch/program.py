@@ -66,17 +66,17 @@ class Program:
         if threads is not None:
             environment["OMP_NUM_THREADS"] = str(threads)
         try:
-            done = subprocess.run(
+            process = subprocess.run(
                 command if starter is None else starter.command(mpirun.Wish(command, ranks)),
                 cwd=folder, env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
                 stderr=subprocess.STDOUT, text=True, timeout=timeout, check=False,
             )  # fmt: skip
         except subprocess.TimeoutExpired as error:
             raise Failure(f"lmp did not finish within {timeout:g} s") from error
-        if done.returncode != 0:
-            lines = done.stdout.strip().splitlines() or ["lmp failed without a word"]
+        if process.returncode != 0:
+            lines = process.stdout.strip().splitlines() or ["lmp failed without a word"]
             raise Failure(([line for line in lines if "ERROR" in line] or lines)[-1])
-        return done.stdout
+        return process.stdout
 
 
 def find(path: str | None = None, with_plugin: Path | None = None) -> Program:

@@ -7,7 +7,6 @@ fills the same records.
 
 from __future__ import annotations
 
-import itertools
 import json
 import os
 import re
@@ -17,12 +16,13 @@ import sys
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from types import ModuleType
 
 from pwmlff import devices, plugin
 from pwmlff.launch import interpreter, mpirun
-from pwmlff.report import Failure, restored
+from pwmlff.report import Failure, ranges, restored
 
 #: The number of a rank on its node, as launchers say it.
 LOCAL_RANK = (
@@ -32,6 +32,8 @@ LOCAL_RANK = (
 #: Variable and value that lead mpi4py to Open MPI: else it takes the MPICH beside this Python.
 OPEN_MPI_ABI = ("MPI4PY_MPIABI", "openmpi")
 TIMEOUT = 120  # seconds for all ranks to answer
+#: 0 1 2 5 -> "0-2,5", all of them.
+compact = partial(ranges, separator=",", most=mpirun.MOST_RANKS)
 
 
 @dataclass(frozen=True)
@@ -57,15 +59,6 @@ class Rank:
     def gpu(self) -> devices.GPU | None:
         """The GPU it runs on."""
         return None if self.device == devices.CPU else self.visible[self.device]
-
-
-def ranges(numbers: Sequence[int]) -> str:
-    """0 1 2 5 -> "0-2,5"."""
-    parts = []
-    for _, group in itertools.groupby(enumerate(sorted(numbers)), lambda pair: pair[1] - pair[0]):
-        run = [number for _, number in group]
-        parts.append(str(run[0]) if len(run) == 1 else f"{run[0]}-{run[-1]}")
-    return ",".join(parts)
 
 
 def in_one_line(ranks: Sequence[Rank]) -> str:
@@ -105,7 +98,7 @@ def _node_warnings(members: Sequence[Rank]) -> Iterator[str]:
     seen = {gpu.uuid: gpu.pci_bus_id for r in members for gpu in r.visible}
     for uuid, sharers in used.items():
         if len(sharers) > 1:
-            yield f"{where}: ranks {ranges(sharers)} share GPU {seen[uuid]}; they compute in turns"
+            yield f"{where}: ranks {compact(sharers)} share GPU {seen[uuid]}; they compute in turns"
     idle = [place for uuid, place in seen.items() if uuid not in used]
     if idle:
         yield f"{where}: no rank uses GPU {', '.join(idle)}; start more ranks"
@@ -145,20 +138,20 @@ def _cpus(where: str, members: Sequence[Rank]) -> Iterator[str]:
     wide = [r for r in bound if len(r.sockets) > 1]
     for r in wide:
         yield (
-            f"{where}: rank {r.rank} is bound to cores {ranges(r.cpus)} of sockets "
-            f"{ranges(r.sockets)}; bind it within one socket"
+            f"{where}: rank {r.rank} is bound to cores {compact(r.cpus)} of sockets "
+            f"{compact(r.sockets)}; bind it within one socket"
         )
     sets = Counter(r.cpus for r in bound)
     crowded = {cpus: count for cpus, count in sets.items() if count > len(cpus)}
     for cpus, count in crowded.items():
         yield (
-            f"{where}: {count} ranks are bound to {_count(len(cpus), 'core')} ({ranges(cpus)}); "
+            f"{where}: {count} ranks are bound to {_count(len(cpus), 'core')} ({compact(cpus)}); "
             "start fewer ranks or let the launcher bind each to its own"
         )
     cores = Counter(core for r in bound for core in r.cpus)
     partly = [core for core, count in cores.items() if count > 1]
     if partly and len(set(map(frozenset, sets))) > 1 and not wide and not crowded:
-        yield f"{where}: cores {ranges(partly)} are bound to several ranks"
+        yield f"{where}: cores {compact(partly)} are bound to several ranks"
 
 
 def _unequal(nodes: Sequence[Sequence[Rank]]) -> Iterator[str]:
@@ -263,8 +256,8 @@ def survey(
             raise Failure(f"{' '.join(command)}: no answer within {TIMEOUT} s") from error
     marked = [line for line in output.splitlines() if line.startswith(MARK)]
     if process.returncode != 0 or not marked:
-        said = (errors + output).strip().splitlines()[-8:]
-        raise Failure("\n".join([f"{' '.join(command)}: exit code {process.returncode}", *said]))
+        lines = (errors + output).strip().splitlines()[-8:]
+        raise Failure("\n".join([f"{' '.join(command)}: exit code {process.returncode}", *lines]))
     ranks = restored(list[Rank], json.loads(marked[0].removeprefix(MARK)))
     if len(ranks) != nranks:
         raise Failure(

@@ -50,7 +50,7 @@ class Written:
             began: when the start was, by the clock of the file system; it decides for files of
                 patterns that were not known before.
         """
-        found = []
+        written = []
         known = _listed(self.patterns)
         for name in _listed(patterns or self.patterns):
             mark = _mark(name)
@@ -62,8 +62,8 @@ class Written:
             if not same and not strange and _is_complete(name):
                 self._marks[name] = mark
                 self._steps.pop(name, None)
-                found.append((mark[0], step, name))
-        return [(name, step) for _, step, name in sorted(found)]
+                written.append((mark[0], step, name))
+        return [(name, step) for _, step, name in sorted(written)]
 
 
 def newest_restart(
@@ -89,21 +89,21 @@ def newest_restart(
             of `starts`, and its step. No other files count then, and no times of files.
     """
     by_time = written is None
-    of_step: list[dict[int, str]] = []  # the newest files, of each partition
+    by_step: list[dict[int, str]] = []  # the newest files, of each partition
     for patterns in partitions:
         there = restart_files(patterns, began if by_time else 0.0, by_time)
-        found = []
+        candidates = []
         for name, (time_ns, complete) in there.items():
             step = step_of_name(name, patterns)
             when, known = (1e-9 * time_ns, step) if written is None else written.get(name, NEVER)
             gone_back = any(step > first and when < time for time, first in starts)
             if complete and step == known and not gone_back and (name, time_ns) not in unreadable:
-                found.append((when, step, name))
-        of_step.append({step: name for _, step, name in sorted(found)})
-    common = set.intersection(*map(set, of_step)) if of_step else set()
+                candidates.append((when, step, name))
+        by_step.append({step: name for _, step, name in sorted(candidates)})
+    common = set.intersection(*map(set, by_step)) if by_step else set()
     if len(partitions) > 1:
         common -= {NO_STEP}
-    return tuple(files[max(common)] for files in of_step) if common else ()
+    return tuple(files[max(common)] for files in by_step) if common else ()
 
 
 def restart_files(

@@ -335,7 +335,7 @@ class Script:
         Not those that it writes, nor the restart files that a start goes on from. Files that are
         not there have their place in the current folder.
         """
-        found = {str(path): path for path in self._read_whole}
+        paths = {str(path): path for path in self._read_whole}
         written = self._writes()
         patterns = self.restarts()
         for command, folder in self.commands:
@@ -348,8 +348,8 @@ class Script:
                 is_name = not re.fullmatch(r"[-+*.\d]*(?:[eE][-+]?\d+)?", path.name)
                 own = path in written or any(fnmatch.fnmatch(str(path), one) for one in patterns)
                 if is_name and not own:
-                    found.setdefault(str(path), _potential_file(path))
-        return found
+                    paths.setdefault(str(path), _potential_file(path))
+        return paths
 
     def _writes(self) -> set[Path]:
         """Files that commands of the input write, as far as they are known."""

@@ -127,8 +127,8 @@ class RunReport(Report):
             end = f"ended with exit code {a.returncode}"
             if a.returncode == 0:
                 end = "stopped" if a.stopped else "finished"
-            place = "" if a.step is None else f" at step {a.step}"
-            lines.append(Text(f"{start}: {end}{place} after {a.seconds:.1f} s"))
+            step = "" if a.step is None else f" at step {a.step}"
+            lines.append(Text(f"{start}: {end}{step} after {a.seconds:.1f} s"))
             lines += [Text(error, "red") for error in (*a.errors, a.cause) if error]
         if self.interrupted:
             lines.append(Text(f"stopped by {self.interrupted}", "red"))
@@ -158,8 +158,8 @@ def require_alone(script: Script, wait: float = 0.0) -> None:
     """See that no other lmp writes to a deviation file of the input.
 
     Raises:
-        Failure: another one does, also after the seconds to wait for its end, or for a file system
-            to let go of the lock of a lost node.
+        Failure: another one does, also after the seconds to wait. These are for its end, or for a
+            file system to let go of the lock of a lost node.
     """
     deadline = time.monotonic() + wait
     for path in script.deviation_files():
@@ -185,10 +185,10 @@ class _Supervisor:
         self.say = console(stderr=True).print
         self.plan, self.launcher = plan, launcher
         self.unreadable: list[tuple[str, int]] = []  # restart files that lmp died on, in a row
-        self.given = None if plan.resume in RESUME else plan.resume
+        self.named_restart = None if plan.resume in RESUME else plan.resume
         self.damaged: list[tuple[str, int]] = []  # restart files that are not as they were written
         self.named: set[str] = set()  # restart files that were said to be passed over
-        self.spare = self.given is not None  # frames may be of what was not to be given up
+        self.spare = self.named_restart is not None  # frames may be of what was not to be given up
         self.record, self.restart = self._open()
         self.earlier = len(self.record.attempts)
         self.watcher = Watcher(
@@ -227,14 +227,14 @@ class _Supervisor:
         )
         if old is None:
             require_free(folder)
-            return new, self.given
+            return new, self.named_restart
         changes = self._changes(old, new)
-        if self.given is not None:
+        if self.named_restart is not None:
             self._tell_changes(changes)
-            for name in _files_of(self.given):
+            for name in _files_of(self.named_restart):
                 if _is_another(name, old):
                     self._warn(f"'{name}' is not as it was written; --resume takes it as it is")
-            return replace(old, state=run_state.RUNNING, inputs=seen), self.given
+            return replace(old, state=run_state.RUNNING, inputs=seen), self.named_restart
         if old.state == run_state.FINISHED or plan.resume == "never":
             clean(old)
             return new, None
@@ -378,8 +378,12 @@ class _Supervisor:
         attempt: Attempt | None = None
         while attempt is None or self._is_as_before(attempt):
             attempt = self._start()
-            if attempt.unreadable and len(self.record.attempts) == self.earlier + 1 and self.given:
-                attempt.cause = f"lmp cannot read '{self.given}', which --resume names"
+            if (
+                attempt.unreadable
+                and len(self.record.attempts) == self.earlier + 1
+                and self.named_restart
+            ):
+                attempt.cause = f"lmp cannot read '{self.named_restart}', which --resume names"
                 break
             if self._is_unreadable(attempt):
                 continue
@@ -393,8 +397,10 @@ class _Supervisor:
             if not self.plan.retries or deaths > self.plan.retries or launches >= LAUNCHES:
                 break
             newest = self._newest(self.record)
-            if self.given and not any(one.wrote for one in self.record.attempts[self.earlier :]):
-                newest = self.given
+            if self.named_restart and not any(
+                one.wrote for one in self.record.attempts[self.earlier :]
+            ):
+                newest = self.named_restart
             in_vain = in_vain + 1 if newest in (None, self.restart) else 0
             seconds = min(LONGEST, DELAY * (2**in_vain - 1))
             why = attempt.cause or f"exit code {attempt.returncode}"
@@ -413,8 +419,8 @@ class _Supervisor:
         changes = inputs.changes(self.record.inputs, now)
         if changes:
             names, meant = ", ".join(changes), inputs.options(changes)
-            said = f"{names}: no longer the same; give {meant} if that is meant"
-            last.cause = "; ".join(filter(None, (last.cause, said)))
+            reason = f"{names}: no longer the same; give {meant} if that is meant"
+            last.cause = "; ".join(filter(None, (last.cause, reason)))
         return not changes
 
     def _is_unreadable(self, attempt: Attempt) -> bool:

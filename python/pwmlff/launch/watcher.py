@@ -150,7 +150,7 @@ class Watcher:
             Partition(number, self.folder, screen, attempt.started)
             for number, screen in enumerate(self.screens or [None])
         ]
-        others = set(psutil.Process().children())
+        children = set(psutil.Process().children())
         prctl = ctypes.CDLL(None).prctl
         prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)  # orphans become our children
         begin = time.monotonic()
@@ -166,7 +166,7 @@ class Watcher:
                 self._watch(process, logs, attempt, record)
                 attempt.returncode = process.returncode
         finally:
-            _reap(others)
+            _reap(children)
             prctl(PR_SET_CHILD_SUBREAPER, 0, 0, 0, 0)
         attempt.seconds = time.monotonic() - begin
         first = self.partitions[0].progress
@@ -251,12 +251,12 @@ class Watcher:
                     (p if p.progress.reported else p.progress).restarts for p in self.partitions
                 ]
                 files = [name for partition in self.partitions for name in partition.files]
-                told = record.learn(earlier, known) or files != attempt.files
+                changed = record.learn(earlier, known) or files != attempt.files
                 attempt.files = files
                 if now - looked > LOOKING:
                     looked = now
-                    told |= self.look(attempt, record)
-                if told and saves:
+                    changed |= self.look(attempt, record)
+                if changed and saves:
                     try:
                         record.save()
                     except OSError as error:  # a full disk: no reason to end lmp
@@ -365,10 +365,10 @@ class Watcher:
         return first.read(logs, now)
 
 
-def _reap(others: set[psutil.Process]) -> None:
+def _reap(earlier: set[psutil.Process]) -> None:
     """End what mpirun left behind on this machine, and wait for it; spare what was there before."""
     deadline = time.monotonic() + GRACE
-    while left := set(psutil.Process().children()) - others:
+    while left := set(psutil.Process().children()) - earlier:
         for process in left:
             with suppress(psutil.NoSuchProcess):
                 process.kill()

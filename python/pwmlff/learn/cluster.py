@@ -58,12 +58,12 @@ def run(tasks: Sequence[Task], how: Label, asked: Callable[[], bool]) -> list[En
     ended = []
     for k, (task, job) in enumerate(zip(tasks, jobs, strict=True)):
         (task.folder / NOTE).unlink(missing_ok=True)
-        said = task.output.read_text(errors="replace") if task.output.exists() else ""
+        output = task.output.read_text(errors="replace") if task.output.exists() else ""
         code: int | None = None if k in late else 0
         if code == 0 and job is not None and job.status.state != psij.JobState.COMPLETED:
             code = job.status.exit_code or 1
-            said = said or str(job.status.message or job.status.state)
-        ended.append(Ended(code, said))
+            output = output or str(job.status.message or job.status.state)
+        ended.append(Ended(code, output))
     return ended
 
 

@@ -83,17 +83,17 @@ def require_possible(explores: Sequence[Explore], elements: Sequence[int]) -> No
         Failure: an input has no `pair_style pwmlff`, or a structure cannot be read, or has other
             elements, or is not periodic where there is a pressure.
     """
-    for one in runs(explores, max(explore.first_round for explore in explores)):
-        if one.structure is None:
-            _style_in(Path(one.explore.input))
+    for run in runs(explores, max(explore.first_round for explore in explores)):
+        if run.structure is None:
+            _style_in(Path(run.explore.input))
             continue
-        others = sorted({chemical_symbols[z] for z in one.structure.numbers if z not in elements})
+        others = sorted({chemical_symbols[z] for z in run.structure.numbers if z not in elements})
         if others:
             raise Failure(
-                f"[[explore]] '{one.name}' has {' '.join(others)}, which [start] elements does not"
+                f"[[explore]] '{run.name}' has {' '.join(others)}, which [start] elements does not"
             )
-        if one.pressure is not None and not one.structure.pbc.all():
-            raise Failure(f"[[explore]] pressure is given for '{one.name}', which is not periodic")
+        if run.pressure is not None and not run.structure.pbc.all():
+            raise Failure(f"[[explore]] pressure is given for '{run.name}', which is not periodic")
 
 
 def apart(atoms: Atoms, closest: float) -> bool:
@@ -114,11 +114,11 @@ def _structures(explore: Explore) -> Iterator[tuple[str, Atoms | None]]:
             label = Path(name.partition("@")[0]).name + (f" {k}" if len(frames) > 1 else "")
             for strain in explore.strain:
                 for face in explore.surface or ("",):
-                    made = _slab(atoms, face) if face else atoms.copy()
-                    made = made.repeat(explore.supercell)
-                    made.set_cell((1.0 + strain) * np.array(made.cell), scale_atoms=True)
+                    structure = _slab(atoms, face) if face else atoms.copy()
+                    structure = structure.repeat(explore.supercell)
+                    structure.set_cell((1.0 + strain) * np.array(structure.cell), scale_atoms=True)
                     words = [label, f"strain {strain:g}" * bool(strain), f"({face})" * bool(face)]
-                    yield " ".join(word for word in words if word), made
+                    yield " ".join(word for word in words if word), structure
 
 
 def _slab(atoms: Atoms, face: str) -> Atoms:
@@ -164,37 +164,37 @@ def explore(
         Stopped: the end was asked for.
     """
     shutil.rmtree(folder, ignore_errors=True)
-    found = program.find()
+    lmp_program = program.find()
     tasks = []
     each = seconds / max(1, -(-len(wanted) // jobs))
     least = 2.0 * closest * float(covalent_radii[list(elements)].min())
-    for k, one in enumerate(wanted):
-        place = folder / f"{k:03d}"
-        place.mkdir(parents=True)
+    for k, run in enumerate(wanted):
+        cwd = folder / f"{k:03d}"
+        cwd.mkdir(parents=True)
         for path in models:
-            (place / path.name).symlink_to(path)
+            (cwd / path.name).symlink_to(path)
         names = [path.name for path in models]
         style = (
-            f"pair_style pwmlff {len(names)} {' '.join(names)} out_freq {one.explore.every} "
+            f"pair_style pwmlff {len(names)} {' '.join(names)} out_freq {run.explore.every} "
             f"out_file {DEVIATION} capture {window[0]:.6g} {window[1]:.6g} {CAPTURED} "
             "beyond stop" + (f" min_distance {least:.4g} stop" if least > 0.0 else "")
         )
         style = limited(each) + style
-        command = [found.path, "-in", "in.lmp", "-screen", "none", "-log", LOG]
-        if one.structure is None:
-            text = _own_input(Path(one.explore.input), place, style)
-            variables = {"temperature": one.temperature, "pressure": one.pressure or 0.0}
+        command = [lmp_program.path, "-in", "in.lmp", "-screen", "none", "-log", LOG]
+        if run.structure is None:
+            text = _own_input(Path(run.explore.input), cwd, style)
+            variables = {"temperature": run.temperature, "pressure": run.pressure or 0.0}
             for name, value in {**variables, "seed": seed + k}.items():
                 command += ["-var", name, f"{value:.12g}"]
         else:
-            text = input_of(one, one.structure, place, style, elements, seed + k)
-        write_whole(place / "in.lmp", text.encode())
-        environment = {"OMP_NUM_THREADS": "1", **found.environment}
-        tasks.append(Task(command, place, place / "lmp.out", environment))
+            text = input_of(run, run.structure, cwd, style, elements, seed + k)
+        write_whole(cwd / "in.lmp", text.encode())
+        environment = {"OMP_NUM_THREADS": "1", **lmp_program.environment}
+        tasks.append(Task(command, cwd, cwd / "lmp.out", environment))
     ended = shop.run(tasks, jobs)
     return [
-        _outcome(one.name, task, end, window[1])
-        for one, task, end in zip(wanted, tasks, ended, strict=True)
+        _outcome(run.name, task, end, window[1])
+        for run, task, end in zip(wanted, tasks, ended, strict=True)
     ]
 
 
@@ -212,26 +212,21 @@ def pace(text: str) -> float:
 
 
 def input_of(
-    one: Exploration,
-    atoms: Atoms,
-    place: Path,
-    style: str,
-    elements: Sequence[int],
-    seed: int,
+    run: Exploration, atoms: Atoms, cwd: Path, style: str, elements: Sequence[int], seed: int
 ) -> str:
     """Dynamics of a structure at one temperature, and pressure if any; writes its data file.
 
     Args:
-        one: what it is to do.
+        run: what it is to do.
         atoms: the structure.
-        place: folder for the data file.
+        cwd: folder for the data file.
         style: the command pair_style.
         elements: atomic numbers in the order of types.
         seed: of the velocities.
     """
     box, symbols = lmp.enclosed(atoms), [chemical_symbols[z] for z in elements]
-    lmp.write_data(place / "structure.data", box, elements)
-    t, p = one.temperature, one.pressure
+    lmp.write_data(cwd / "structure.data", box, elements)
+    t, p = run.temperature, run.pressure
     ensemble, triclinic = f"nvt temp {t:g} {t:g} 0.1", ""
     if p is not None:
         ensemble = f"npt temp {t:g} {t:g} 0.1 tri {p:g} {p:g} 1.0"
@@ -240,32 +235,32 @@ def input_of(
         f"box tilt large\n{lmp.read_command(box, 'structure.data')}{triclinic}"
         f"{style}\npair_coeff * * {' '.join(symbols)}\n"
         f"velocity all create {t:g} {seed} loop geom\n"
-        f"timestep {one.explore.timestep / 1000.0:g}\n"
+        f"timestep {run.explore.timestep / 1000.0:g}\n"
         f"fix dynamics all {ensemble}\n"
-        f"thermo {max(1, 10 * one.explore.every)}\n"
-        f"run {one.explore.steps}\n"
+        f"thermo {max(1, 10 * run.explore.every)}\n"
+        f"run {run.explore.steps}\n"
     )
 
 
-def _own_input(path: Path, place: Path, style: str) -> str:
+def _own_input(path: Path, cwd: Path, style: str) -> str:
     """An input with the pair_style of the ensemble; what lies beside it is linked."""
-    text, found = read_text(path), _style_in(path)
+    text, style_match = read_text(path), _style_in(path)
     for other in path.parent.iterdir():
-        link = place / other.name
+        link = cwd / other.name
         if other != path and not link.exists() and other.name != "in.lmp":
             link.symlink_to(other)
-    return text[: found.start()] + style + text[found.end() :]
+    return text[: style_match.start()] + style + text[style_match.end() :]
 
 
 def _style_in(path: Path) -> re.Match[str]:
     """Where an input has its pair_style."""
-    found = list(PAIR_STYLE.finditer(read_text(path)))
-    if len(found) != 1 or found[0][1] != "pwmlff":
+    matches = list(PAIR_STYLE.finditer(read_text(path)))
+    if len(matches) != 1 or matches[0][1] != "pwmlff":
         raise Failure(
-            f"'{path}' has {len(found)} lines of pair_style, expected one of pair_style pwmlff, "
+            f"'{path}' has {len(matches)} lines of pair_style, expected one of pair_style pwmlff, "
             "whose models and keywords are replaced"
         )
-    return found[0]
+    return matches[0]
 
 
 def _outcome(name: str, task: Task, ended: Ended, high: float) -> Explored:
@@ -275,8 +270,8 @@ def _outcome(name: str, task: Task, ended: Ended, high: float) -> Explored:
     """
     steps = deviations = np.empty(0)
     with suppress(Failure):  # it has died before its first comparison
-        found = read_deviation(task.folder / DEVIATION)
-        steps, deviations = found["step"], found["max_devi_f"]
+        columns = read_deviation(task.folder / DEVIATION)
+        steps, deviations = columns["step"], columns["max_devi_f"]
     candidates: list[Atoms] = []
     path = task.folder / CAPTURED
     if path.exists() and path.stat().st_size:

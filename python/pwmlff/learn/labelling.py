@@ -62,11 +62,11 @@ def make(
     missing = [k for k, name in enumerate(names) if not (folder / f"{name}.{RESULT}").exists()]
     began = time.monotonic()
     if how.command:
-        said = _by_command(
+        reasons = _by_command(
             [_sorted(one, elements) for one in structures], missing, how, folder, shop, jobs
         )
     else:
-        said = _by_calculator(structures, missing, how, folder, shop, jobs, threads)
+        reasons = _by_calculator(structures, missing, how, folder, shop, jobs, threads)
     seconds = (time.monotonic() - began) / len(missing) if missing else 0.0
     frames: list[Atoms] = []
     failures: list[str] = []
@@ -75,7 +75,7 @@ def make(
             frames += read(folder / f"{name}.{RESULT}", index=":")
             continue
         error = folder / f"{name}.error"
-        text = error.read_text() if error.exists() else said.get(k, "no result")
+        text = error.read_text() if error.exists() else reasons.get(k, "no result")
         failures.append(f"structure {k}: {text}")
     if structures and not frames:
         raise Failure(
@@ -117,7 +117,7 @@ def _by_calculator(
     ]
     ended = shop.run(tasks, jobs)
     return {
-        k: _reason(one.code, one.text) for part, one in zip(parts, ended, strict=True) for k in part
+        k: _reason(end.code, end.text) for part, end in zip(parts, ended, strict=True) for k in part
     }
 
 
@@ -132,52 +132,52 @@ def _by_command(
     """A folder and a process for each structure, or a job of a scheduler."""
     tasks = []
     for k in missing:
-        place = folder / f"{k:05d}"
-        place.mkdir(exist_ok=True)
-        if not (place / cluster.NOTE).exists():  # its job may still be at it
-            (place / how.output).unlink(missing_ok=True)  # half of it, where it was killed
-        write(place / how.structure, structures[k])
+        cwd = folder / f"{k:05d}"
+        cwd.mkdir(exist_ok=True)
+        if not (cwd / cluster.NOTE).exists():  # its job may still be at it
+            (cwd / how.output).unlink(missing_ok=True)  # half of it, where it was killed
+        write(cwd / how.structure, structures[k])
         for name in how.files:
-            link = place / Path(name).name
+            link = cwd / Path(name).name
             if not link.exists():
                 link.symlink_to(name)
         words = ["/bin/sh", "-c", how.command]
-        tasks.append(Task(words, place, place / "label.out", {}, 60.0 * how.minutes))
+        tasks.append(Task(words, cwd, cwd / "label.out", {}, 60.0 * how.minutes))
     ended = cluster.run(tasks, how, shop.asked) if how.scheduler else shop.run(tasks, jobs)
-    said = {}
-    for k, one in zip(missing, ended, strict=True):
-        said[k] = _reason(one.code, one.text)
-        if one.code != 0:
+    reasons = {}
+    for k, end in zip(missing, ended, strict=True):
+        reasons[k] = _reason(end.code, end.text)
+        if end.code != 0:
             continue
         try:
             write_result(structures[k], how, folder / f"{k:05d}")
         except Failure as failure:
-            said[k] = str(failure)
-    return said
+            reasons[k] = str(failure)
+    return reasons
 
 
-def write_result(structure: Atoms, how: Label, place: Path) -> None:
+def write_result(structure: Atoms, how: Label, cwd: Path) -> None:
     """Read what a command has left in its folder, and keep it beside that.
 
     Raises:
         Failure: it has no labels, or other atoms than the structure.
     """
-    labels = readers.read(f"{place / how.output}@-1", how.format or None).atoms(0)
+    labels = readers.read(f"{cwd / how.output}@-1", how.format or None).atoms(0)
     if sorted(labels.numbers) != sorted(structure.numbers):
         raise Failure(
-            f"'{place / how.output}' has {labels.get_chemical_formula()}, expected "
+            f"'{cwd / how.output}' has {labels.get_chemical_formula()}, expected "
             f"{structure.get_chemical_formula()}"
         )
     if not {"energy", "forces"} <= labels.calc.results.keys():
-        raise Failure(f"'{place / how.output}' has no energy or no forces")
-    extxyz.write_whole(place.with_suffix(f".{RESULT}"), [labels])
+        raise Failure(f"'{cwd / how.output}' has no energy or no forces")
+    extxyz.write_whole(cwd.with_suffix(f".{RESULT}"), [labels])
 
 
 def _reason(code: int | None, text: str) -> str:
     if code is None:
         return "its time was up"
-    said = last_line(RuntimeError(text)) if text.strip() else "it said nothing"
-    return f"it ended with {code}: {said}"
+    message = last_line(RuntimeError(text)) if text.strip() else "it said nothing"
+    return f"it ended with {code}: {message}"
 
 
 def _sorted(atoms: Atoms, elements: Sequence[int]) -> Atoms:

@@ -176,73 +176,73 @@ class Rounds:
             for _ in range(start.frames)
         ]
         log.info("labels of %d first structures", len(structures))
-        told = self._labelled(structures, self.folder / "first", "first")
-        self.state.first = told
+        labels = self._labelled(structures, self.folder / "first", "first")
+        self.state.first = labels
         self._note()
 
     def _disturbed(self, atoms: Atoms, rng: np.random.Generator) -> Atoms:
         """A structure with its atoms and its cell off by chance."""
         start = self.config.start
-        made: Atoms = atoms.copy()
-        if made.pbc.all():
+        moved: Atoms = atoms.copy()
+        if moved.pbc.all():
             strain = start.strain * rng.standard_normal((3, 3))
-            made.set_cell(np.array(made.cell) @ (np.eye(3) + (strain + strain.T) / 2), True)
-        made.positions += start.rattle * rng.standard_normal((len(made), 3))
-        return made
+            moved.set_cell(np.array(moved.cell) @ (np.eye(3) + (strain + strain.T) / 2), True)
+        moved.positions += start.rattle * rng.standard_normal((len(moved), 3))
+        return moved
 
     def _labelled(self, structures: Sequence[Atoms], folder: Path, group: str) -> dict[str, Any]:
         """Label structures into a file of the folder; what there is to tell of it."""
-        made = labelling.make(
+        labels = labelling.make(
             structures, self.elements, self.config.label, folder / "labels", self.shop,
             self.labels_at_once,
         )  # fmt: skip
-        for atoms in made.frames:
+        for atoms in labels.frames:
             atoms.info["config_type"] = group
-        extxyz.write_whole(folder / "labelled.extxyz", made.frames)
-        for failure in made.failures:
+        extxyz.write_whole(folder / "labelled.extxyz", labels.frames)
+        for failure in labels.failures:
             log.warning("no labels for %s", failure)
         return {
-            "frames": len(made.frames),
-            "failures": made.failures,
-            "seconds_each": made.seconds,
+            "frames": len(labels.frames),
+            "failures": labels.failures,
+            "seconds_each": labels.seconds,
         }
 
     def _round(self, number: int) -> None:
         """Do what is left of a round, or find that it is the last."""
-        place = self.round_folder(number)
-        place.mkdir(exist_ok=True)
+        folder = self.round_folder(number)
+        folder.mkdir(exist_ok=True)
         if len(self.state.rounds) == number:
             self.state.rounds.append({})
-        told = self.state.rounds[number]
-        if "train" not in told:
-            told["train"] = self._trained(number, last=False)
-            self._keep(told["train"])
-            log.info("round %d: %s", number, account.training_line(told["train"]))
+        stages = self.state.rounds[number]
+        if "train" not in stages:
+            stages["train"] = self._trained(number, last=False)
+            self._keep(stages["train"])
+            log.info("round %d: %s", number, account.training_line(stages["train"]))
             self._note()
-        if "explore" not in told:
-            told["explore"] = self._explored(number, told["train"])
-            log.info("round %d: %s", number, account.exploration_line(told["explore"]))
+        if "explore" not in stages:
+            stages["explore"] = self._explored(number, stages["train"])
+            log.info("round %d: %s", number, account.exploration_line(stages["explore"]))
             self._note()
-        found = told["explore"]
-        share = found["below"] / max(1, found["structures"])
-        died = any(one["died"] for one in found["runs"])
+        explored = stages["explore"]
+        share = explored["below"] / max(1, explored["structures"])
+        died = any(one["died"] for one in explored["runs"])
         if number >= max(one.first_round for one in self.config.explore):
             if share >= self.config.loop.converged and not died:
                 self.state.end = "converged"
-            elif not found["chosen"]:
+            elif not explored["chosen"]:
                 self.state.end = "no structure in the window"
-        if self.state.end or not found["chosen"]:
-            told["label"] = {"frames": 0, "failures": []}
-        if "label" not in told:
-            chosen = read(place / "chosen.extxyz", index=":")
+        if self.state.end or not explored["chosen"]:
+            stages["label"] = {"frames": 0, "failures": []}
+        if "label" not in stages:
+            chosen = read(folder / "chosen.extxyz", index=":")
             assert isinstance(chosen, list)  # as ase gives for a slice
-            told["label"] = self._labelled(chosen, place, f"round-{number}")
-            told["label"] |= self._judged(number)
-            log.info("round %d: %s", number, account.label_line(told["label"]))
+            stages["label"] = self._labelled(chosen, folder, f"round-{number}")
+            stages["label"] |= self._judged(number)
+            log.info("round %d: %s", number, account.label_line(stages["label"]))
         self._draw(number)
         if not self.state.end and number + 1 >= self.config.loop.rounds:
             self.state.end = f"{self.config.loop.rounds} rounds"
-        as_long = told["train"]["seconds"] + found["seconds"]
+        as_long = stages["train"]["seconds"] + explored["seconds"]
         if not self.state.end and 60.0 * self._left(last=False) < as_long:
             self.state.end = "the time was up"
         self._note()
@@ -256,14 +256,14 @@ class Rounds:
             return
         number = len(self.state.rounds)
         self.round_folder(number).mkdir(exist_ok=True)
-        told = self._trained(number, last=True)
-        self._keep(told)
-        self.state.rounds.append({"train": told})
-        log.info("at last: %s", account.training_line(told))
+        results = self._trained(number, last=True)
+        self._keep(results)
+        self.state.rounds.append({"train": results})
+        log.info("at last: %s", account.training_line(results))
 
-    def _keep(self, told: dict[str, Any]) -> None:
+    def _keep(self, results: dict[str, Any]) -> None:
         """Copy models to where users look for them."""
-        for name in told["models"]:
+        for name in results["models"]:
             copy_model(Path(name), self.folder / Path(name).name)
 
     def _trained(self, number: int, last: bool) -> dict[str, Any]:
@@ -277,13 +277,13 @@ class Rounds:
         minutes = (last and train.last_minutes) or max(
             [
                 train.minutes,
-                *(one["train"].get("minutes", 0.0) for one in self.state.rounds[:number]),
+                *(stages["train"].get("minutes", 0.0) for stages in self.state.rounds[:number]),
             ]
         )
         while True:
             folder, trained = self._report(self._training(number, last, minutes))
-            steps = min(one["steps"] for one in trained)
-            few = steps < LEAST_STEPS and any(one["stopped"] == "time" for one in trained)
+            steps = min(model["steps"] for model in trained)
+            few = steps < LEAST_STEPS and any(model["stopped"] == "time" for model in trained)
             left = self._left(last)
             # A time that only run.toml has is the user's own.
             if last or not few or not minutes or (number and left < minutes):
@@ -299,9 +299,9 @@ class Rounds:
             log.info("round %d: %d steps in %.3g minutes; twice the time", number, steps, minutes)
             minutes *= 2.0
         return {
-            "models": [str(one["file"]) for one in trained],
+            "models": [str(model["file"]) for model in trained],
             "frames": len(readers.read(self._data(number))),
-            "valid": [one["valid"] or one["train"] for one in trained],
+            "valid": [model["valid"] or model["train"] for model in trained],
             "window": self._window(),
             "minutes": minutes,
             "steps": steps,
@@ -316,8 +316,8 @@ class Rounds:
         (end,) = self.shop.run([Task(interpreter.pwmlff(*words), self.folder, output)], 1)
         report = json_in(end.text)
         if end.code != 0 or not report.get("models"):
-            said = report.get("failures") or [report.get("error") or end.text.strip()[-300:]]
-            raise Failure(f"the training in '{path.parent}' failed: {'; '.join(map(str, said))}")
+            errors = report.get("failures") or [report.get("error") or end.text.strip()[-300:]]
+            raise Failure(f"the training in '{path.parent}' failed: {'; '.join(map(str, errors))}")
         return path.parent, report["models"]
 
     def _training(self, number: int, last: bool, minutes: float) -> Config:
@@ -354,7 +354,7 @@ class Rounds:
         return [share * max(rms, LEAST_FORCE) for share in self.config.choose.relative]
 
     def _explored(self, number: int, trained: dict[str, Any]) -> dict[str, Any]:
-        began, place = time.monotonic(), self.round_folder(number)
+        began, folder = time.monotonic(), self.round_folder(number)
         wanted = explore.runs(self.config.explore, number)
         low, high = trained["window"]
         results = explore.explore(
@@ -363,29 +363,29 @@ class Rounds:
             self.elements,
             (low, high),
             self.config.loop.seed + 1000 * number,
-            place / "explore",
+            folder / "explore",
             self.shop,
             self.jobs,
             self.config.choose.closest,
             60.0 * self._left(last=False) / 2.0,  # the other half is for labels
         )
-        deviations = {f"{k}": one.deviations for k, one in enumerate(results)}
-        _save(place / "deviations.npz", deviations)
-        candidates = [atoms for one in results for atoms in one.candidates]
+        deviations = {f"{k}": run.deviations for k, run in enumerate(results)}
+        _save(folder / "deviations.npz", deviations)
+        candidates = [atoms for run in results for atoms in run.candidates]
         closest = self.config.choose.closest
         sound = [atoms for atoms in candidates if explore.apart(atoms, closest)]
         chosen = self._choose(sound, number)
-        extxyz.write_whole(place / "chosen.extxyz", chosen)
-        every = np.concatenate([np.empty(0), *(one.deviations for one in results)])
+        extxyz.write_whole(folder / "chosen.extxyz", chosen)
+        every = np.concatenate([np.empty(0), *(run.deviations for run in results)])
         return {
             "runs": [
                 {
-                    "name": one.name,
-                    "structures": len(one.deviations),
-                    "largest": float(one.deviations.max(initial=0.0)),
-                    "died": one.died,
+                    "name": run.name,
+                    "structures": len(run.deviations),
+                    "largest": float(run.deviations.max(initial=0.0)),
+                    "died": run.died,
                 }
-                for one in results
+                for run in results
             ],
             "structures": len(every),
             "below": int((every < low).sum()),
@@ -393,7 +393,7 @@ class Rounds:
             "candidates": len(candidates),
             "unsound": len(candidates) - len(sound),
             "chosen": len(chosen),
-            "pace": max((one.pace for one in results if np.isfinite(one.pace)), default=0.0),
+            "pace": max((run.pace for run in results if np.isfinite(run.pace)), default=0.0),
             "seconds": time.monotonic() - began,
         }
 
@@ -403,11 +403,11 @@ class Rounds:
         some = list(candidates)[:: max(1, step)]
         if not some:
             return []
-        found = gathered([_unlabelled(atoms) for atoms in some], "candidates", "candidates")
+        frames = gathered([_unlabelled(atoms) for atoms in some], "candidates", "candidates")
         known = readers.read(self._data(number))
         described = [
             descriptors.describe_frames(one, self.elements, self.config.choose.cutoff)
-            for one in (found, known)
+            for one in (frames, known)
         ]
         points, there = descriptors.scaled(*described)
         rows, _ = descriptors.farthest(points, self._most(), there)
@@ -419,8 +419,8 @@ class Rounds:
         minutes = min(choose.minutes or np.inf, self._left(last=False))
         if np.isinf(minutes):
             return choose.most
-        told = [self.state.first, *(one["label"] for one in self._complete())]
-        took = [one["seconds_each"] for one in told if one.get("seconds_each")]
+        labelled = [self.state.first, *(one["label"] for one in self._complete())]
+        took = [one["seconds_each"] for one in labelled if one.get("seconds_each")]
         fit = int(60.0 * minutes / took[-1]) if took else 0
         return min(choose.most, max(self.labels_at_once, fit))
 
@@ -452,8 +452,8 @@ class Rounds:
 
     def _contradictions(self) -> list[str]:
         """What `pwmlff data check` says of all labels together."""
-        found = check(self._data(len(self._complete())), elements=self.config.start.elements)
-        return [one.text for one in found.problems if one.kind in ODD_LABELS]
+        report = check(self._data(len(self._complete())), elements=self.config.start.elements)
+        return [one.text for one in report.problems if one.kind in ODD_LABELS]
 
 
 def _require_trainable(config: Learning) -> None:

@@ -104,10 +104,7 @@ class Choose:
     """Which of the structures that were found get labels."""
 
     window: tuple[float, float] = key(
-        (0.0, 0.0),
-        "of the largest force deviation, eV/Å",
-        least=0,
-        shown="made of `relative`",
+        (0.0, 0.0), "of the largest force deviation, eV/Å", least=0, shown="made of `relative`"
     )
     relative: tuple[float, float] = key(
         (0.1, 1.0),
@@ -202,7 +199,7 @@ class Learning:
                 "expected one of them"
             )
         home = str(folder / self.loop.folder)
-        with faults.kept():
+        with faults.collected():
             quoted(home)  # of the models, which an input is to name
         try:
             _ = label.calculator and parsed(label.calculator)
@@ -222,21 +219,18 @@ class Learning:
             train = replace(train, minutes=2.0)
         explore, files = [], {}
         for one in self.explore:
-            with faults.kept():
+            with faults.collected():
                 explore.append(_resolved(one, start, folder))
         paths = {name: getattr(start, name) for name in ("data", "valid", "structures")}
         for name, names in {**paths, "files": label.files}.items():
-            with faults.kept():
+            with faults.collected():
                 files[name] = _absolute(folder, names)
         faults.say()
         return replace(
             self,
             loop=replace(self.loop, folder=home),
             start=replace(
-                start,
-                data=files["data"],
-                valid=files["valid"],
-                structures=files["structures"],
+                start, data=files["data"], valid=files["valid"], structures=files["structures"]
             ),
             train=replace(train, run=str(folder / train.run) if train.run else ""),
             label=replace(label, files=files["files"]),

@@ -125,7 +125,9 @@ class Card:
     def faults(self) -> list[str]:
         """What makes it no student."""
         shares = {f"at {self.temperature:g} K": self.share}
-        shares |= {name: one["rmse"] / max(one["rms"], 1e-12) for name, one in self.others.items()}
+        shares |= {
+            name: rmses["rmse"] / max(rmses["rms"], 1e-12) for name, rmses in self.others.items()
+        }
         result = [
             f"the error of forces {name} is {100 * share:.3g} % of their RMS, expected at most "
             f"{100 * BAD:g} %"
@@ -175,21 +177,21 @@ class DistillReport:
         if np.isfinite(card.student_seconds):
             student = f"student {1.0 / card.student_seconds:.4g}: {card.faster:.0f} times"
         lines = [f"RMSE of energies: {1000 * card.energy:.3g} meV/atom" + _stress_text(card.stress)]
-        for name, one in card.others.items():
-            part = 100 * one["rmse"] / max(one["rms"], 1e-12)
+        for name, rmses in card.others.items():
+            part = 100 * rmses["rmse"] / max(rmses["rms"], 1e-12)
             lines.append(
-                f"{name}, {one['structures']:.0f} structures: forces {1000 * one['rmse']:.4g} "
-                f"meV/Å, {part:.3g} %; energies {1000 * one['energy']:.3g} meV/atom"
-                + _stress_text(one["stress"])
-                + f"; the teacher's pressure is {one['pressure']:+.3g} GPa from the student's"
-                * bool(np.isfinite(one["pressure"]))
+                f"{name}, {rmses['structures']:.0f} structures: forces {1000 * rmses['rmse']:.4g} "
+                f"meV/Å, {part:.3g} %; energies {1000 * rmses['energy']:.3g} meV/atom"
+                + _stress_text(rmses["stress"])
+                + f"; the teacher's pressure is {rmses['pressure']:+.3g} GPa from the student's"
+                * bool(np.isfinite(rmses["pressure"]))
             )
         if card.density:
-            told = [
+            values = [
                 f"{name} {value:.4g}" if np.isfinite(value) else f"{name}: no lowest energy"
                 for name, value in card.density.items()
             ]
-            lines.append(f"density of the first structure at rest, g/cm³: {', '.join(told)}")
+            lines.append(f"density of the first structure at rest, g/cm³: {', '.join(values)}")
         lines += [
             f"atom-steps/s on one core: teacher {1.0 / card.teacher_seconds:.4g}, {student}",
             f"{card.picoseconds:.4g} ps at {card.highest:g} K: {card.event or 'no event'}",
@@ -216,13 +218,13 @@ def learning(teaching: Teaching) -> Learning:
     numbers = sorted({int(z) for atoms in structures for z in atoms.numbers})
     start = teaching.folder / "start.extxyz"
     extxyz.write_whole(start, [repeated(atoms) for atoms in structures])
-    made = f"{start}@:"
+    first_structures = f"{start}@:"
     strain = (-0.02, 0.0, 0.02)
     return Learning(
         loop=Loop(folder=str(teaching.folder), rounds=ROUNDS, max_time=teaching.minutes),
         start=Start(
             elements=tuple(chemical_symbols[z] for z in numbers),
-            structures=(made,),
+            structures=(first_structures,),
             frames=teaching.frames,
         ),
         train=Train(
@@ -326,15 +328,17 @@ class _Judge:
         teaching, numbers = self.teaching, self.numbers
         first = readers.structures(self.config.start.structures[0])[0]
         periodic = bool(first.pbc.all())
-        found = self._explored(OTHERS if periodic else {})
+        by_set = self._explored(OTHERS if periodic else {})
         each = self._seconds_of_label()
         most = int(0.4 * self.left() / (2.0 * each)) if each else TESTED
         count = max(FEWEST, min(TESTED, most))
-        test = self._labelled("", found[""][:: max(1, len(found[""]) // count)][:count], alone=True)
+        test = self._labelled(
+            "", by_set[""][:: max(1, len(by_set[""]) // count)][:count], alone=True
+        )
         seconds = float(np.median([one.info["seconds"] / len(one) for one in test]))
         others, grown = {}, np.nan
-        for name in list(found)[1:]:
-            frames = found[name]
+        for name in list(by_set)[1:]:
+            frames = by_set[name]
             if "pressure" in OTHERS[name] and frames:
                 grown = max(atoms.info["grown"] for atoms in frames)
             chosen = frames[:: max(1, 2 * len(frames) // count)][: max(1, count // 2)]
@@ -428,11 +432,11 @@ class _Judge:
         jobs = 1 if alone else self.jobs
         path = folder / "labelled.extxyz"
         if not path.exists():
-            made = labelling.make(
+            labels = labelling.make(
                 structures, self.numbers, self.config.label, folder / "labels", self.shop, jobs,
                 threads=1,
             )  # fmt: skip
-            extxyz.write_whole(path, made.frames)
+            extxyz.write_whole(path, labels.frames)
         return _all(path)
 
     def _student(self, structures: Sequence[Atoms]) -> list[Evaluation]:
@@ -440,17 +444,17 @@ class _Judge:
 
     def _errors(self, labelled: Sequence[Atoms]) -> dict[str, float]:
         """RMS and RMSE of forces, errors of energies and stresses, of one set."""
-        found = self._student(labelled)
+        evaluations = self._student(labelled)
         forces = np.concatenate([atoms.get_forces() for atoms in labelled])
-        wrong = np.concatenate([one.forces for one in found]) - forces
+        wrong = np.concatenate([one.forces for one in evaluations]) - forces
         energies = [
             (one.energy - atoms.get_potential_energy()) / len(atoms)
-            for one, atoms in zip(found, labelled, strict=True)
+            for one, atoms in zip(evaluations, labelled, strict=True)
         ]
         stresses = np.array(
             [
                 -one.virial / atoms.get_volume() - atoms.get_stress(voigt=False)
-                for one, atoms in zip(found, labelled, strict=True)
+                for one, atoms in zip(evaluations, labelled, strict=True)
                 if "stress" in atoms.calc.results and atoms.pbc.all()
             ]
         )
@@ -496,19 +500,19 @@ class _Judge:
             temperature=(teaching.temperatures[1],),
             steps=teaching.steps,
         )
-        one = explore.runs([kind], 0)[0]
-        assert one.structure is not None  # it has no input of its own
+        run = explore.runs([kind], 0)[0]
+        assert run.structure is not None  # it has no input of its own
         link = folder / model.name
         link.unlink(missing_ok=True)
         link.symlink_to(model)
         style = f"{explore.limited(max(limit, 5.0))}pair_style pwmlff 1 {model.name}"
-        text = explore.input_of(one, one.structure, folder, style, self.numbers, SEED)
+        text = explore.input_of(run, run.structure, folder, style, self.numbers, SEED)
         names = " ".join(self.config.start.elements)
         text += f"write_dump all custom last.dump id element x y z modify sort id element {names}\n"
         write_whole(folder / "in.lmp", text.encode())
-        found = program.find()
-        command = [found.path, "-in", "in.lmp", "-log", "log.lammps"]
-        environment = {"OMP_NUM_THREADS": "1", **found.environment}
+        lmp_program = program.find()
+        command = [lmp_program.path, "-in", "in.lmp", "-log", "log.lammps"]
+        environment = {"OMP_NUM_THREADS": "1", **lmp_program.environment}
         (end,) = self.shop.run([Task(command, folder, folder / "lmp.out", environment)], 1)
         if end.code != 0:
             errors = [line for line in end.text.splitlines() if "ERROR" in line]
@@ -522,7 +526,7 @@ class _Judge:
         event = ""
         if not explore.apart(last, self.config.choose.closest):
             event = "atoms came too close"
-        elif _nearest(last) > GONE * _nearest(one.structure):
+        elif _nearest(last) > GONE * _nearest(run.structure):
             event = "an atom has left the others"
         return explore.pace(end.text), int(match[2]), event
 

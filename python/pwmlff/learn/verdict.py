@@ -59,8 +59,8 @@ class LearnReport:
             result.append(
                 f"the last training made {steps} steps, which is next to nothing: give it more time"
             )
-        complete = [one for one in self.state.rounds if "explore" in one]
-        failures = [text for one in complete for text in one.get("label", {}).get("failures", [])]
+        complete = [part for part in self.state.rounds if "explore" in part]
+        failures = [text for part in complete for text in part.get("label", {}).get("failures", [])]
         failures += self.state.first.get("failures", [])
         if failures:
             result.append(f"{len(failures)} structures got no labels, the first: {failures[0]}")
@@ -78,7 +78,7 @@ class LearnReport:
                     "[choose] closest: the models fall into holes there; give data of atoms "
                     "pressed together, or lower the temperature"
                 )
-            died = Counter(one["died"] for one in last["runs"] if one["died"])
+            died = Counter(run["died"] for run in last["runs"] if run["died"])
             result += [
                 f"{count} of {len(last['runs'])} explorations died: {text}" + _hint(text)
                 for text, count in died.most_common(SHOWN)
@@ -92,19 +92,19 @@ class LearnReport:
             *("round", "frames", "RMSE of forces,\nmeV/Å", "window, eV/Å", "structures"),
             *("below", "beyond", "died", "labels", "RMSE there,\nmeV/Å", "minutes"),
         )
-        for k, one in enumerate(self.state.rounds):
-            train, found, labels = (one.get(name, {}) for name in ("train", "explore", "label"))
+        for k, part in enumerate(self.state.rounds):
+            train, explored, labels = (part.get(name, {}) for name in ("train", "explore", "label"))
             forces = [v["force"] for v in train["valid"] if "force" in v]
             row = [str(k), str(train["frames"]), " ".join(f"{value:.4g}" for value in forces)]
             row.append("{:.3g} - {:.3g}".format(*train["window"]))
-            if found:
-                died = sum(bool(run["died"]) for run in found["runs"])
-                row += [str(found["structures"]), percent(found, "below")]
-                row += [percent(found, "beyond"), str(died), str(labels.get("frames", ""))]
+            if explored:
+                died = sum(bool(run["died"]) for run in explored["runs"])
+                row += [str(explored["structures"]), percent(explored, "below")]
+                row += [percent(explored, "beyond"), str(died), str(labels.get("frames", ""))]
                 row.append(f"{1000 * labels['rmse']:.4g}" if "rmse" in labels else "")
             else:
                 row += [""] * 6
-            seconds = train["seconds"] + found.get("seconds", 0.0)
+            seconds = train["seconds"] + explored.get("seconds", 0.0)
             table.add_row(*row, f"{seconds / 60:.3g}")
         parts: list[RenderableType] = [table]
         if self.converged:

@@ -41,15 +41,15 @@ class Schedule:
     start: float = 0.1  # first rate over the peak
     final: float = 0.005  # last rate over the peak
 
-    def learning_rate(self, done: float) -> float:
+    def learning_rate(self, progress: float) -> float:
         """Rate of the next step, where a part of the run is done; beyond 1 as at 1.
 
         On several ranks all must give the same number: what one of them has read from a clock.
         """
-        done = min(max(done, 0.0), 1.0)
-        if done < self.warmup:
-            return self.peak * (self.start + (1 - self.start) * done / self.warmup)
-        decayed = done - (1 - self.decay)
+        progress = min(max(progress, 0.0), 1.0)
+        if progress < self.warmup:
+            return self.peak * (self.start + (1 - self.start) * progress / self.warmup)
+        decayed = progress - (1 - self.decay)
         if decayed <= 0:
             return self.peak
         left = 1 - min(decayed / self.decay, 1.0)
@@ -76,10 +76,10 @@ class _Path:
         other: what a checkpoint with other arrays is.
     """
 
-    def __init__(self, n: int, names: Sequence[str], other: str) -> None:
+    def __init__(self, n: int, names: Sequence[str], mismatch: str) -> None:
         self.n, self.steps = n, 0
         self._arrays = {name: np.zeros(n) for name in names}
-        self._other = other
+        self._mismatch = mismatch
 
     def state(self) -> dict[str, np.ndarray]:
         """What a checkpoint needs; copies."""
@@ -96,7 +96,7 @@ class _Path:
         if "steps" not in state or shapes != {name: [self.n] for name in self._arrays}:
             raise Failure(
                 f"found a state with {shapes or 'no arrays'}, expected {', '.join(self._arrays)} "
-                f"[{self.n}]: the checkpoint is {self._other}"
+                f"[{self.n}]: the checkpoint is {self._mismatch}"
             )
         self.steps = int(state["steps"])
         for name, array in self._arrays.items():
@@ -172,7 +172,7 @@ class Adam(_Path):
                 "lower the rate, clip the norm, or look for bad labels with pwmlff data check"
             )
         self.steps += 1
-        kept = parameters[self._frozen]
+        frozen_values = parameters[self._frozen]
         constants = steps.AdamConstants(
             beta1=o.beta1,
             beta2=o.beta2,
@@ -183,7 +183,7 @@ class Adam(_Path):
             root=1.0 / math.sqrt(1.0 - o.beta2**self.steps),
         )
         self._change(parameters, g, constants, rate)
-        parameters[self._frozen] = kept  # from the decay of the weights
+        parameters[self._frozen] = frozen_values  # from the decay of the weights
         return norm
 
     def _change(

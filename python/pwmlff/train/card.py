@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import asdict
-from itertools import combinations_with_replacement
 from typing import Any
 
-import numpy as np
 from ase.data import chemical_symbols
 
 from pwmlff.data.frames import Frames
-from pwmlff.data.neighbors import Edges
 from pwmlff.models.saving import origin
 from pwmlff.train.config import Config
 from pwmlff.train.errors import UNITS, Errors
@@ -44,17 +41,6 @@ def make(
         },
         "configuration": asdict(config),
         **more,
-    }
-
-
-def closest(edges: Edges) -> dict[str, float]:
-    """The shortest distance of each pair of elements within the cutoff, like "Hf-O": 1.9."""
-    shortest = edges.closest
-    symbols = [chemical_symbols[z] for z in edges.elements]
-    return {
-        f"{one}-{other}": float(shortest[i, j])
-        for (i, one), (j, other) in combinations_with_replacement(enumerate(symbols), 2)
-        if np.isfinite(shortest[i, j])
     }
 
 

@@ -2,9 +2,8 @@
 
 A checkpoint is a file checkpoint-NNNNNN.npz, an archive of NumPy without pickled objects, which
 np.load opens; NNNNNN counts the checkpoints of a folder. Its member meta.json holds what is no
-array. The archive is followed by FORMAT and the BLAKE2b digest of all before it, in hexadecimal
-digits, in which nobody finds the end of an archive. Reading executes nothing that a file brings
-along.
+array. FORMAT and the BLAKE2b digest of all before it follow the archive, in hexadecimal digits:
+nobody finds the end of an archive in these. Reading executes nothing that a file brings along.
 """
 
 from __future__ import annotations
@@ -59,8 +58,8 @@ def save(
 ) -> Path:
     """Write a checkpoint, and then remove all but the newest.
 
-    Whatever happens meanwhile, SIGKILL, a full disk or the end of the machine, the checkpoints
-    that were there before can be read, or this one can.
+    Whatever happens meanwhile, SIGKILL, a full disk or the end of the machine: this checkpoint can
+    be read, or those that were there before can.
 
     Args:
         folder: is made where it is missing.

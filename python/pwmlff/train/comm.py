@@ -261,7 +261,7 @@ class _Torch:
 
         Its threads give arrays back a moment after an operation has ended, which takes Python's
         lock. A thread that waits for the lock when Python ends is ended as well (until Python
-        3.14), and aborts the process, as it cannot be unwound.
+        3.14). It cannot be unwound, and aborts the process.
         """
         late = time.monotonic() + 1.0  # what another rank never took part in stays lent
         while any(one() is not None for one in self._lent) and time.monotonic() < late:
@@ -350,8 +350,8 @@ def agreed(comm: Communicator, work: Callable[[], Result]) -> Result:
 
 def by_rank_0(comm: Communicator, work: Callable[[], Result]) -> Result:
     """Do work on rank 0 alone, as :func:`agreed` does, and give its result to all. Collective."""
-    done = agreed(comm, lambda: None if comm.rank else work())
-    result: Result = comm.broadcast(done)
+    result_here = agreed(comm, lambda: None if comm.rank else work())
+    result: Result = comm.broadcast(result_here)
     return result
 
 
@@ -389,13 +389,13 @@ def owned(comm: Communicator, nslots: int) -> slice:
 def ordered_sum(comm: Communicator, nslots: int, mine: np.ndarray) -> np.ndarray:
     """Add the rows of all slots, with the same bits on any number of ranks. Collective.
 
-    The order is that of a binary tree over slot numbers: a node of width w = 2^l holds the slots
-    [k w, (k + 1) w) that there are, and its sum is that of its left half plus that of its right
-    half, if there is one. Who holds which slot does not matter to it. Each rank adds up the
-    largest nodes that lie within its slots; then
+    The order is that of a binary tree over slot numbers. A node of width w = 2^l holds the slots
+    [k w, (k + 1) w) that there are. Its sum is that of its left half plus that of its right half,
+    if there is one. Who holds which slot does not matter to it. Each rank adds up the largest
+    nodes that lie within its slots. Then
 
-    - where each rank holds one node and all are of one width (a power of two of ranks and
-      nslots = size * 2^l), neighbors exchange and add their sums, log2(size) times;
+    - where each rank holds one node and all are of one width, neighbors exchange and add their
+      sums, log2(size) times. That is for a power of two of ranks and nslots = size * 2^l;
     - otherwise all ranks gather those nodes, at most 2 log2(nslots) of a rank, and add the rest.
 
     Args:
@@ -437,19 +437,19 @@ def ordered_sum(comm: Communicator, nslots: int, mine: np.ndarray) -> np.ndarray
     return _tree_sum(parts, root, nslots)
 
 
-def share(comm: Communicator, places: Sequence[np.ndarray], array: np.ndarray) -> None:
+def share(comm: Communicator, indices: Sequence[np.ndarray], array: np.ndarray) -> None:
     """Give all ranks what each has at its own places of an array. Collective.
 
     Args:
         comm: the ranks.
-        places: of each rank, where its numbers are.
+        indices: of each rank, where its numbers are.
         array: float64 [n], of which the rest is filled in.
     """
     if comm.size == 1:
         return
-    row = np.zeros(max(map(len, places)))
-    row[: len(places[comm.rank])] = array[places[comm.rank]]
-    for where, numbers in zip(places, comm.allgather_array(row), strict=True):
+    row = np.zeros(max(map(len, indices)))
+    row[: len(indices[comm.rank])] = array[indices[comm.rank]]
+    for where, numbers in zip(indices, comm.allgather_array(row), strict=True):
         array[where] = numbers[: len(where)]
 
 
@@ -511,9 +511,9 @@ def _doubled(comm: Communicator, total: np.ndarray) -> np.ndarray:
     """Sum over a power of two of ranks in the order of the tree, by recursive doubling."""
     step = 1
     while step < comm.size:
-        other = comm.exchange(total, comm.rank ^ step)
-        left, right = (other, total) if comm.rank & step else (total, other)
-        total = np.add(left, right, out=other)
+        received = comm.exchange(total, comm.rank ^ step)
+        left, right = (received, total) if comm.rank & step else (total, received)
+        total = np.add(left, right, out=received)
         step *= 2
     return total
 

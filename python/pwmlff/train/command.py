@@ -16,7 +16,7 @@ from ase.data import chemical_symbols
 from rich.text import Text
 
 from pwmlff import files, picture
-from pwmlff.data import readers
+from pwmlff.data import neighbors, readers
 from pwmlff.data.frames import Frames
 from pwmlff.evaluation import model_file
 from pwmlff.models.saving import add_record, add_self_test, copy_model
@@ -54,13 +54,13 @@ GRADE, PICTURES = "the extrapolation grade", "the pictures"
 
 
 def train(
-    toml: Path | None, given: dict[str, Any], options: Options, stop: Stop | None = None
+    toml: Path | None, arguments: dict[str, Any], options: Options, stop: Stop | None = None
 ) -> TrainReport:
     """Train what the configuration says, on the ranks of the job.
 
     Args:
         toml: run.toml, or None.
-        given: the other arguments of :func:`pwmlff.train.config.from_command`.
+        arguments: the other arguments of :func:`pwmlff.train.config.from_command`.
         options: of the command.
         stop: that is entered already; one for this call alone when None.
 
@@ -75,7 +75,7 @@ def train(
         say_on_stderr(ranks.rank == 0)
         if int(os.environ.get(RESTARTS, "0")) > 0:
             options = replace(options, resume=True)
-        config = comm.agreed(ranks, lambda: _configured(toml, given, options))
+        config = comm.agreed(ranks, lambda: _configured(toml, arguments, options))
         handles: list[int] = []
 
         def claim() -> None:
@@ -112,10 +112,10 @@ class _StderrHandler(logging.Handler):
         console(stderr=True).print(Text(prefix + entry.getMessage()))
 
 
-def _configured(toml: Path | None, given: dict[str, Any], options: Options) -> Config:
+def _configured(toml: Path | None, arguments: dict[str, Any], options: Options) -> Config:
     """The configuration; a training that goes on finds its own in the folder."""
-    output = given.get("output")
-    if toml is None and options.resume and output is not None and not given.get("data"):
+    output = arguments.get("output")
+    if toml is None and options.resume and output is not None and not arguments.get("data"):
         toml = Path(output) / CONFIGURATION
         if not toml.is_file():
             raise Failure(
@@ -123,7 +123,7 @@ def _configured(toml: Path | None, given: dict[str, Any], options: Options) -> C
                 "or its run.toml or --data"
             )
     try:
-        return from_command(toml=toml, **given)
+        return from_command(toml=toml, **arguments)
     except MissingElements as error:
         frames = readers.read(
             error.data.train,
@@ -170,7 +170,7 @@ def _train_one(
             valid_errors=judged,
             step=trainer.progress.step,
             epochs=trainer.epoch,
-            closest=card.closest(learner.model.edges),
+            closest=neighbors.by_pair(elements.tolist(), learner.model.edges.closest),
             without_data=[chemical_symbols[z] for z in without_data],
             virial_offsets=constants.values,
             isolated_atoms=errors.isolated_atoms(

@@ -23,7 +23,7 @@ from ase.data import atomic_numbers
 from pwmlff.data import readers
 from pwmlff.evaluation.nep_file import is_nep
 from pwmlff.report import Failure
-from pwmlff.toml_keys import Faults, Given, Sections, did_you_mean, key, plain
+from pwmlff.toml_keys import Faults, RawSections, Sections, did_you_mean, key, plain
 from pwmlff.train.adam import AdamOptions, Schedule
 from pwmlff.train.muon import MOMENTUM, PEAK
 
@@ -209,23 +209,13 @@ class Optimizer:
         shown=f"{PEAK:g}, or {Schedule.peak:g} with `adam`",
     )
     final_learning_rate: float = key(
-        -1.0,
-        "at the end",
-        least=0,
-        most=1,
-        shown=f"{Schedule.final:g} times `learning_rate`",
+        -1.0, "at the end", least=0, most=1, shown=f"{Schedule.final:g} times `learning_rate`"
     )
     warmup: float = key(
-        Schedule.warmup,
-        "share of the run in which the rate rises from a tenth",
-        least=0,
-        most=1,
+        Schedule.warmup, "share of the run in which the rate rises from a tenth", least=0, most=1
     )
     decay: float = key(
-        Schedule.decay,
-        "share of the run, at its end, in which the rate falls",
-        least=0,
-        most=1,
+        Schedule.decay, "share of the run, at its end, in which the rate falls", least=0, most=1
     )
     ema: float = key(
         0.999,
@@ -288,8 +278,8 @@ class Config:
     """All that a training is told.
 
     Raises:
-        Failure: (from what reads it) a key or section is unknown, a value has another type or is
-            out of range, or two do not go together; the text says what was found and expected.
+        Failure: (from what reads it) a key or section is unknown, a value is of another type or out
+            of range, or two contradict each other. The text says what was found and expected.
     """
 
     data: Data = field(default_factory=Data)
@@ -357,33 +347,33 @@ def from_command(
         Failure: as :class:`Config` says, or the file cannot be read.
     """
 
-    def given() -> Given:
-        result = {} if toml is None else SECTIONS.given(toml)
+    def raw() -> RawSections:
+        result = {} if toml is None else SECTIONS.raw(toml)
         for name, value in options.items():
             if value is not None and value is not False and value not in ("", [], ()):
                 SECTIONS.put(result, OPTIONS[name].split("."), plain(value), "the command")
         return result
 
-    return _resolved(Config(**SECTIONS.laid_over(given, settings, _without_filter)))
+    return _resolved(Config(**SECTIONS.laid_over(raw, settings, _without_filter)))
 
 
-def _without_filter(given: Given) -> None:
+def _without_filter(raw: RawSections) -> None:
     """Leave out keys of the Kalman filter, which run.toml of other trainings of old releases has.
 
     Raises:
         Failure: the filter is asked for.
     """
-    table = given.get("optimizer", {})
+    table = raw.get("optimizer", {})
     name, _ = table.get("name", ("", ""))
-    found = ["name"] * (name == "kalman") + [word for word in table if word in FILTER]
-    if name == "kalman" or (found and not name):
-        sources = ", ".join(dict.fromkeys(table[word][1] for word in found))
+    words = ["name"] * (name == "kalman") + [word for word in table if word in FILTER]
+    if name == "kalman" or (words and not name):
+        sources = ", ".join(dict.fromkeys(table[word][1] for word in words))
         raise Failure(
-            f"{sources}: [optimizer] has {', '.join(found)} of the Kalman filter, which this "
+            f"{sources}: [optimizer] has {', '.join(words)} of the Kalman filter, which this "
             "release does not have, expected name muon or adam and no key of the filter. Muon, "
             "the default, takes its place (docs/coming_from_matpl.md)"
         )
-    for word in found:
+    for word in words:
         del table[word]
 
 
@@ -399,12 +389,12 @@ def _resolved(config: Config) -> Config:
         faults.add(
             f"[data] has valid and valid_fraction {data.valid_fraction:g}, expected one of them"
         )
-    with faults.kept():
+    with faults.collected():
         model = replace(model, elements=_elements(model.elements))
     if not model.elements and not model.finetune and not model.module:
-        faults.found.append(MissingElements(data))
-    with faults.kept():
-        model = _of_kind(model, config.nep)
+        faults.failures.append(MissingElements(data))
+    with faults.collected():
+        model = _with_kind(model, config.nep)
     if loss.energy == loss.force == loss.virial == (0.0, 0.0):
         faults.add("[loss] has no weight above 0, expected one to learn by")
     if run.epochs == 0 and run.max_time == 0.0:
@@ -465,7 +455,7 @@ def _check_network(model: Model) -> None:
         )
 
 
-def _of_kind(model: Model, shape: NepForm) -> Model:
+def _with_kind(model: Model, shape: NepForm) -> Model:
     """The same with its kind, after checks of what belongs to that."""
     default = "edge" if model.module else "dp"
     if model.finetune and is_nep(model.finetune):

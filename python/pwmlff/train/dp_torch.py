@@ -2,14 +2,14 @@
 
 The class does what `torch.classes.pwmlff.DPTraining` does on the CPU, by the same formulas:
 kernels/training/training.h has them, with the splines and the signs. Here the moments are a
-function C(r) of the vectors of the edges. Forces are its derivative backwards. For
-S = a E + v F + w W, v F + w W is the derivative of E in the direction
-u_ij = v_i - v_j - w^T r_ij: forward mode carries it along, and one way back gives the gradient of
-S, without a graph of second derivatives.
+function C(r) of the vectors of the edges. Forces are its derivative backwards. In
+S = a E + v F + w W, the last two terms are the derivative of E along u_ij = v_i - v_j - w^T r_ij.
+Forward mode carries it along. One way back gives the gradient of S, without a graph of second
+derivatives.
 
-Atoms are sorted by type and frame, and filled up to the most atoms of the type in a frame, so that
-all frames are evaluated by the same products of matrices, each with parameters of its own whose
-gradient is the row of the frame.
+Atoms are sorted by type and frame, and filled up to the most atoms of the type in a frame. So the
+same products of matrices evaluate all frames. Each frame has parameters of its own, whose gradient
+is the row of the frame.
 """
 
 from __future__ import annotations
@@ -152,10 +152,10 @@ class DPTraining:
         most = [max(of_frames, default=0) for of_frames in sizes.view(self.ntypes, n).tolist()]
         order = torch.argsort(key, stable=True)
         first = sizes.cumsum(0) - sizes
-        place = torch.empty_like(order)
-        place[order] = torch.arange(len(order), device=self.device) - first[key[order]]
+        offset = torch.empty_like(order)
+        offset[order] = torch.arange(len(order), device=self.device) - first[key[order]]
         begin = torch.tensor([0, *most], device=self.device).cumsum(0) * n
-        slot = begin[types] + frame * torch.tensor(most, device=self.device)[types] + place
+        slot = begin[types] + frame * torch.tensor(most, device=self.device)[types] + offset
         is_atom = vectors.new_zeros(n * sum(most)).index_fill(0, slot, 1.0)
         center, of_neighbor = edge_index[0], types[edge_index[1]]
         key = center * self.ntypes + of_neighbor

@@ -207,9 +207,11 @@ def graph_of(
     center = np.repeat(np.arange(len(atoms)), edges.count[atoms].sum(axis=1))
     neighbor = edges.j[rows] + begin[frame[center]]
     integers = np.stack((center, neighbor)), edges.types[atoms], frame
-    index, types, of_atoms = (torch.from_numpy(x.astype(np.int64)).to(device) for x in integers)
+    index, types, frame_of_atom = (
+        torch.from_numpy(x.astype(np.int64)).to(device) for x in integers
+    )
     edge_vec = torch.from_numpy(edges.rij[rows]).to(dtype).to(device)
-    return Graph(edge_vec, index, types, of_atoms, len(chosen))
+    return Graph(edge_vec, index, types, frame_of_atom, len(chosen))
 
 
 def derivatives(
@@ -308,6 +310,7 @@ class TrainableModule(Trainable):
         threads: of this rank, each of which takes some frames of a batch.
         ranks: who takes part, all with the same frames; this one alone when None.
         device: where steps are computed.
+        info: of :func:`load_module`; the module is tried here when None.
 
     Raises:
         Failure: the module does not keep to the contract.
@@ -323,8 +326,9 @@ class TrainableModule(Trainable):
         threads: int = 1,
         ranks: comm.Communicator | None = None,
         device: str | torch.device = "cpu",
+        info: model_file.ModelInfo | None = None,
     ) -> None:
-        self.info = require_contract(module, type(module).__name__)
+        self.info = info or require_contract(module, type(module).__name__)
         if list(edges.elements) != list(self.info.atom_type) or edges.cutoff != self.info.cutoff:
             raise ValueError(
                 f"edges are for the elements {list(edges.elements)} and the cutoff {edges.cutoff}, "
@@ -403,9 +407,6 @@ class TrainableModule(Trainable):
         for k, part in zip(free, gradients, strict=True):
             parts[k][:] = part.double().flatten().cpu().numpy()
         return gradient
-
-    def refine(self, parameters: np.ndarray, sample: np.ndarray, forces: np.ndarray | None) -> None:
-        """Nothing: steps are computed with the module itself."""
 
     # ---- what comes of it
 

@@ -60,11 +60,7 @@ def _member(config: Config, k: int, threads: int, max_time: float) -> Config:
 
 
 def train(
-    config: Config,
-    options: Options,
-    ranks: comm.Communicator,
-    stop: Stop,
-    handles: Sequence[int],
+    config: Config, options: Options, ranks: comm.Communicator, stop: Stop, handles: Sequence[int]
 ) -> TrainReport:
     """Train models side by side, each in a process of its own: none needs to know of the others.
 
@@ -124,8 +120,8 @@ def _calibrate(config: Config, models: Sequence[Path]) -> None:
         evaluate.predict_by(path, info, elements, frames, threads)[2][1]
         for path, info in zip(models, infos, strict=True)
     ]
-    found = uncertainty.disagreement(frames, forces)
-    uncertainty.keep(Path(config.output.folder), models, frames, *found)
+    disagreement = uncertainty.disagreement(frames, forces)
+    uncertainty.keep(Path(config.output.folder), models, frames, *disagreement)
 
 
 def _share(config: Config, options: Options, ranks: comm.Communicator, together: int) -> float:
@@ -139,16 +135,12 @@ def _share(config: Config, options: Options, ranks: comm.Communicator, together:
 
 
 def _in_processes(
-    members: Sequence[Config],
-    options: Options,
-    together: int,
-    stop: Stop,
-    handles: Sequence[int],
+    members: Sequence[Config], options: Options, together: int, stop: Stop, handles: Sequence[int]
 ) -> list[Trained | str | None]:
     """What came of each member, its error, or None where the end was asked for before it began."""
     lock = threading.Lock()
     running: list[subprocess.Popen[str]] = []
-    said: set[str] = set()  # lines: the head of the table stands above the rows of all
+    shown: set[str] = set()  # lines: the head of the table stands above the rows of all
     ended = False  # somebody asked to stop
 
     def started(member: Config) -> subprocess.Popen[str] | None:
@@ -175,7 +167,7 @@ def _in_processes(
             return explain(error)[0]
         if process is None:
             return None
-        result = _result(process, Path(member.output.folder).name, said)
+        result = _result(process, Path(member.output.folder).name, shown)
         # One that was still reading has nothing to keep, and ends at once.
         early = stop.asked() and process.returncode in ENDED_BY_SIGNAL
         return None if early and isinstance(result, str) else result
@@ -192,13 +184,13 @@ def _in_processes(
     return [future.result() for future in futures]
 
 
-def _result(process: subprocess.Popen[str], name: str, said: set[str]) -> Trained | str:
+def _result(process: subprocess.Popen[str], name: str, shown: set[str]) -> Trained | str:
     """Show what a member says that none has said yet; what came of it, or its error."""
     screen = console(stderr=True)
     assert process.stdout is not None and process.stderr is not None  # both are pipes
     for line in process.stderr:
-        if line not in said:
-            said.add(line)
+        if line not in shown:
+            shown.add(line)
             screen.print(Text(f"{name}: {line.rstrip()}"))
     output = process.stdout.read()
     code = process.wait()

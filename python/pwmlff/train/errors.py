@@ -3,10 +3,10 @@
     errors = compute(frames, energy, forces, virial)
     errors.force.rmse  # meV/Å
 
-The error of an energy is (E - E')/n of a frame of n atoms, that of a force one for each component,
-that of a virial one for each of the 9 components divided by n. A label that is missing counts
-nowhere; a prediction that is no number makes its RMSE one that is none. Energies of isolated atoms,
-eV off where others are meV, do not count among others: :func:`isolated_atoms`.
+The error of an energy is (E - E')/n of a frame of n atoms. A force has an error for each component,
+a virial one for each of its 9 components over n. A label that is missing counts nowhere; a
+prediction that is no number makes its RMSE one that is none. Energies of isolated atoms, eV off
+where others are meV, do not count among others: :func:`isolated_atoms`.
 """
 
 from __future__ import annotations

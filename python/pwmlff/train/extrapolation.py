@@ -1,22 +1,22 @@
 """How far an atom is from what a Deep Potential was trained on: the extrapolation grade gamma.
 
-Of the last hidden layer y [n] of the fitting net of an element, over the atoms of that element in
-the training data, there are the mean m and the covariance C. With the square root of its inverse::
+The last hidden layer y [n] of the fitting net of an element has a mean m and a covariance C over
+the atoms of that element in the training data. With the square root of the inverse of C::
 
     g = |C^(-1/2) (y - m)| / q
 
-q is the distance that QUANTILE of these atoms are below, each as if it had been left out of m and C
-(from its leverage, Cook & Weisberg 1982, Residuals and Influence in Regression): g is below 1 for
-what is like the data, and grows with the distance. The model file keeps m and F / q, where F is the
+q is the distance that QUANTILE of these atoms are below, each as if left out of m and C by its
+leverage (Cook & Weisberg 1982, Residuals and Influence in Regression). g is below 1 for what is
+like the data, and grows with the distance. The model file keeps m and F / q, where F is the
 triangle of which |F v| = |C^(-1/2) v|.
 
 That is the grade of the energy of an atom. The force on it is a derivative of the energies of all
-atoms within the cutoff R, so its grade is the root mean square of theirs, the near ones first::
+atoms within the cutoff R. So its grade is the root mean square of theirs, the near ones first::
 
     gamma_i^2 = (g_i^2 + sum_j w_ij g_j^2) / (1 + sum_j w_ij), w_ij = (1 - r_ij^2 / R^2)^8
 
-The energy is linear in y, so this is to the last layer what the grade of Podryabinkin and Shapeev
-(2017, doi:10.1016/j.commatsci.2017.08.031) is to a linear potential; the covariance takes the place
+The energy is linear in y. So this is to the last layer what the grade of Podryabinkin and Shapeev
+(2017, doi:10.1016/j.commatsci.2017.08.031) is to a linear potential. The covariance takes the place
 of their active set, as it does in Bigi et al. 2024, doi:10.1088/2632-2153/ad805f.
 """
 
@@ -71,10 +71,10 @@ def add(path: Path, frames: Frames) -> None:
 
 def last_hidden(model: DP, frames: Frames) -> list[np.ndarray]:
     """The last hidden layer [natoms, n] of the atoms of each element, of some of the frames."""
-    found: list[list[np.ndarray]] = [[] for _ in model.atom_type]
+    layers: list[list[np.ndarray]] = [[] for _ in model.atom_type]
     hooks = [
         net.layers[-1].register_forward_pre_hook(
-            lambda _, inputs, k=k: found[k].append(inputs[0].detach().numpy())
+            lambda _, inputs, k=k: layers[k].append(inputs[0].detach().numpy())
         )
         for k, net in enumerate(model.fitting_net)
     ]
@@ -89,7 +89,7 @@ def last_hidden(model: DP, frames: Frames) -> list[np.ndarray]:
     widths = [net.layers[-1].weight.shape[0] for net in model.fitting_net]
     return [
         np.concatenate([np.zeros((0, width)), *parts])
-        for width, parts in zip(widths, found, strict=True)
+        for width, parts in zip(widths, layers, strict=True)
     ]
 
 

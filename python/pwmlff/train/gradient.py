@@ -2,10 +2,9 @@
 
 The kernels are `torch.classes.pwmlff.DPTraining`, on a GPU :mod:`pwmlff.train.dp_torch`;
 kernels/training/training.h has the formulas. In short: embedding nets are cubic splines of the
-distance through their values at `nodes` places, so energies and forces of a frame are functions of
-spline coefficients that are linear in those values. Once for a step they go from the parameters to
-those values and coefficients, and from the gradient by the coefficients back to that by the
-parameters.
+distance through their values at `nodes` places. Energies and forces of a frame are functions of
+spline coefficients, which are linear in those values. Once for a step the parameters give values
+and coefficients, and the gradient by the coefficients gives that by the parameters.
 """
 
 from __future__ import annotations
@@ -32,9 +31,8 @@ FEW = 8  # frames that splines are evaluated for together, as they keep much of 
 def spline_coefficients(nodes: int) -> np.ndarray:
     """The matrix [nodes + 2, nodes] from values at uniform nodes to cubic B-spline coefficients.
 
-    Node i has (c_i + 4 c_i+1 + c_i+2) / 6; the slope is zero at the last node, as everything that
-    depends on the switch at the cutoff is flat there, and the third derivative is the same in the
-    first two intervals.
+    Node i has (c_i + 4 c_i+1 + c_i+2) / 6. The slope is zero at the last node: what depends on the
+    switch is flat at the cutoff. The third derivative is the same in the first two intervals.
     """
     equations = np.zeros((nodes + 2, nodes + 2))
     for i in range(nodes):

@@ -1,10 +1,10 @@
 """The last layers of the fitting nets by linear least squares.
 
 Energies, forces and virials of a Deep Potential are linear in the weights and biases of the last
-layers of its fitting nets. With everything else as steps have left it, the best of these for all
-of the data at once are the solution of a linear problem (variable projection, Golub and Pereyra
-1973, doi:10.1137/0710036). Steps of small batches do not come near it in energies: what one frame
-asks for changes the energies of all others.
+layers of its fitting nets. The best of these for all data, with the rest as steps have left it,
+solve a linear problem (variable projection, Golub and Pereyra 1973, doi:10.1137/0710036). Steps of
+small batches do not come near it in energies: what one frame asks for changes the energies of all
+others.
 
 With the errors r of a quantity q, its weights u are those of the smallest product of RMSEs,
 
@@ -12,7 +12,7 @@ With the errors r of a quantity q, its weights u are those of the smallest produ
 
 but for less u of energies and virials where forces would be worse than before by more than MARGIN.
 Rows beyond FAR times the median error count by the size of their error, not by its square (Huber
-1964, doi:10.1214/aoms/1177703732), so that wrong labels decide nothing.
+1964, doi:10.1214/aoms/1177703732). So wrong labels decide nothing.
 """
 
 from __future__ import annotations
@@ -56,21 +56,13 @@ class Equations:
 
 @dataclass(frozen=True)
 class LastLayers:
-    """Last layers of a model.
+    """Last layers of a model."""
 
-    Attributes:
-        core: with the frames that it learns from.
-        every: places of the parameters of all last layers.
-        parameters: [nparameters] as they are.
-        places: [n] of those that may change.
-        of_frame: [nframes] weights of the frames, beside their own.
-    """
-
-    core: DPGradient
-    every: np.ndarray
-    parameters: np.ndarray
-    places: np.ndarray
-    of_frame: np.ndarray
+    core: DPGradient  # with the frames that it learns from
+    every: np.ndarray  # places of the parameters of all last layers
+    parameters: np.ndarray  # [nparameters] as they are
+    places: np.ndarray  # [n] of those that may change
+    of_frame: np.ndarray  # [nframes] weights of the frames, beside their own
 
     def fitted(self, quantities: Collection[str], seconds: float = np.inf) -> np.ndarray:
         """The change of the parameters that fits the data best.
@@ -85,17 +77,19 @@ class LastLayers:
         frames, wanted = self.core.frames, set(quantities)
         order = np.random.default_rng(0).permutation(len(frames))
         order = order[self.of_frame[order] > 0.0]
-        of_energies = order[frames.labelled["energy"][order]][:FRAMES]
-        of_forces = order[frames.labelled["force"][order]]
-        of_forces = of_forces[: np.searchsorted(np.cumsum(frames.natoms[of_forces]), ATOMS) + 1]
-        few = ROWS * len(self.places) > 3 * frames.natoms[of_forces].sum()
+        with_energy = order[frames.labelled["energy"][order]][:FRAMES]
+        with_forces = order[frames.labelled["force"][order]]
+        with_forces = with_forces[
+            : np.searchsorted(np.cumsum(frames.natoms[with_forces]), ATOMS) + 1
+        ]
+        few = ROWS * len(self.places) > 3 * frames.natoms[with_forces].sum()
         if few or "force" not in wanted:
             return np.zeros(len(self.places))
-        given = self._force_equations(of_forces, seconds)
+        given = self._force_equations(with_forces, seconds)
         if not given:
             return np.zeros(len(self.places))
-        if len(of_energies):
-            given["energy"] = self._energy_equations(of_energies)
+        if len(with_energy):
+            given["energy"] = self._energy_equations(with_energy)
         return solve({name: equations for name, equations in given.items() if name in wanted})
 
     def _energy_equations(self, chosen: np.ndarray) -> Equations:
@@ -152,25 +146,25 @@ class LastLayers:
         return result
 
 
-def solve(given: Mapping[str, Equations]) -> np.ndarray:
+def solve(equations_of: Mapping[str, Equations]) -> np.ndarray:
     """The change of the parameters that is best, [n].
 
     Args:
-        given: of forces, and of energies and virials where they count.
+        equations_of: of forces, and of energies and virials where they count.
     """
-    forces = given["force"]
+    forces = equations_of["force"]
     change = np.zeros(forces.design.shape[1])
     most = (1.0 + MARGIN) ** 2 * forces.robust(change)[1]
-    shares = dict.fromkeys(given, 1.0)
+    shares = dict.fromkeys(equations_of, 1.0)
     for _ in range(PASSES):
-        left = {name: equations.robust(change)[1] for name, equations in given.items()}
+        left = {name: equations.robust(change)[1] for name, equations in equations_of.items()}
         shares = {name: 1.0 / max(value, SMALLEST) for name, value in left.items()}
-        change = _solution(given, shares, change)
+        change = _solution(equations_of, shares, change)
     for _ in range(HALVINGS):
         if forces.robust(change)[1] <= most:
             return change
         shares |= {name: 0.5 * shares[name] for name in shares if name != "force"}
-        change = _solution(given, shares, change)
+        change = _solution(equations_of, shares, change)
     return np.zeros_like(change)
 
 

@@ -60,23 +60,23 @@ def frame_weights(frames: Frames, config: Config) -> np.ndarray:
     Raises:
         Failure: a group is named that is not there.
     """
-    given = config.data.group_weights
-    unknown = [name for name in given if name not in frames.group_names]
+    group_weights = config.data.group_weights
+    unknown = [name for name in group_weights if name not in frames.group_names]
     if unknown:
         raise Failure(
             f"[data] group_weights has '{unknown[0]}', the groups of the data are "
             f"{', '.join(frames.group_names)}"
         )
-    of_group = np.array([given.get(name, 1.0) for name in frames.group_names])
-    weights: np.ndarray = of_group[frames.group]
+    weight_of = np.array([group_weights.get(name, 1.0) for name in frames.group_names])
+    weights: np.ndarray = weight_of[frames.group]
     return weights
 
 
 def _alignment(shares: np.ndarray, lacks: np.ndarray) -> tuple[np.ndarray, float]:
     """Change of the energies of single atoms [ntypes], and the usual error that is left.
 
-    By least squares over what is not far off by the smallest sum of sizes, which a few wrong labels
-    do not change (reweighted, Schlossmacher 1973, doi:10.1080/01621459.1973.10481438).
+    By least squares over what is not far off by the smallest sum of sizes. A few wrong labels do
+    not change that (reweighted, Schlossmacher 1973, doi:10.1080/01621459.1973.10481438).
 
     Args:
         shares: [k, ntypes] of the types in the atoms of each frame.
@@ -152,12 +152,12 @@ class Learner:
 
     # ---- steps
 
-    def step(self, batch: np.ndarray, done: float) -> float:
+    def step(self, batch: np.ndarray, progress: float) -> float:
         """Move the parameters by a batch.
 
         Args:
             batch: frames, of all ranks together.
-            done: part of the training that is over, 0 to 1.
+            progress: part of the training that is over, 0 to 1.
 
         Returns:
             The loss before the step, the mean over the frames.
@@ -167,8 +167,8 @@ class Learner:
         """
         self.refitted[:] = 0.0
         model, mine = self.model, comm.owned(self.ranks, len(batch))
-        self.learning_rate = self.schedule.learning_rate(done)
-        weights = LossWeights.scheduled(self.config.loss, self.schedule, done)
+        self.learning_rate = self.schedule.learning_rate(progress)
+        weights = LossWeights.scheduled(self.config.loss, self.schedule, progress)
         batch_slopes = slopes(
             model.frames, batch, mine, model.evaluate(batch), weights, self.of_frame
         )

@@ -1,8 +1,8 @@
 """The training itself: steps, validations, checkpoints, until the time or the epochs are over.
 
-Every rank holds the same parameters and makes the same steps. A step has a batch of frames; each
-rank evaluates its part of them, the gradients of the frames are added up in one order
-(:func:`pwmlff.train.comm.ordered_sum`), and so any number of ranks and threads gives the same bits.
+Every rank holds the same parameters and makes the same steps. A step has a batch of frames, of
+which each rank evaluates its part. The gradients of the frames are added up in one order
+(:func:`pwmlff.train.comm.ordered_sum`). So any number of ranks and threads gives the same bits.
 """
 
 from __future__ import annotations
@@ -123,7 +123,7 @@ class Trainer:
         """Passes over the data."""
         return self.progress.step / self.batches
 
-    def done(self) -> float:
+    def progress_of_run(self) -> float:
         """Part of the run that is over, 0 to 1; the same on all ranks."""
         epochs = self.config.run.epochs
         by_steps = self.progress.step / (epochs * self.batches) if epochs else 0.0
@@ -160,12 +160,12 @@ class Trainer:
 
     def batch(self, step: int) -> np.ndarray:
         """Frames of a step: those of an epoch in an order of its own."""
-        epoch, place = divmod(step, self.batches)
+        epoch, k = divmod(step, self.batches)
         if self._order is None or self._order[0] != epoch:
             rng = np.random.default_rng((self.config.run.seed, 0, epoch))
             self._order = epoch, rng.permutation(len(self.learner.frames))
         size = self.config.run.batch
-        return self._order[1][place * size : (place + 1) * size]
+        return self._order[1][k * size : (k + 1) * size]
 
     @property
     def sampled(self) -> Dataset:
@@ -199,7 +199,7 @@ class Trainer:
             clock = now
             self._pass(seconds, step)
             if display is not None:
-                display.step(self.done(), **self._latest())
+                display.step(self.progress_of_run(), **self._latest())
             stopped = "asked" if asked else self._end_of_run()
             if self._is_due(stopped):
                 first = not progress.costs
@@ -226,7 +226,7 @@ class Trainer:
         progress, patience = self.progress, self.config.run.patience
         if patience and progress.stale >= patience:
             return "patience"
-        if self.done() < 1.0:
+        if self.progress_of_run() < 1.0:
             return ""
         return "time" if progress.fraction >= 1.0 else "epochs"
 
@@ -308,7 +308,7 @@ class Trainer:
         progress = self.progress
         batch = self.batch(progress.step)
         try:
-            loss = self.learner.step(batch, self.done())
+            loss = self.learner.step(batch, self.progress_of_run())
         except Failure as error:  # of all ranks, as they have the same numbers
             where = f"epoch {self.epoch:.2f}, step {progress.step + 1}"
             raise comm.SharedFailure(f"{where}: {error}") from error
@@ -343,13 +343,13 @@ class Trainer:
             self._refit()
         began = time.monotonic()
         valid = train = None
-        of_sample, self.judged = self._predictions()
-        if of_sample is not None:
+        predicted, self.judged = self._predictions()
+        if predicted is not None:
             units = config.model.units
-            train = errors.compute(self.sampled.frames, *of_sample, units)
+            train = errors.compute(self.sampled.frames, *predicted, units)
             if self.valid is not None and self.judged is not None:
                 valid = errors.compute(self.valid.frames, *self.judged, units)
-        self.learner.refine(self.sample, None if of_sample is None else of_sample[1])
+        self.learner.refine(self.sample, None if predicted is None else predicted[1])
         judged = valid or train
         rmse = {k: m.rmse for k, m in judged.measures.items()} if judged else {}  # of rank 0
         score = self.ranks.broadcast(self.score(rmse) if judged else math.nan)
@@ -386,19 +386,19 @@ class Trainer:
             and where nothing validates.
         """
         sampled = self.sampled
-        of_sample = of_valid = None
+        predicted = judged = None
         if self.ranks.rank == 0:
-            of_sample = self.learner.predict(sampled.frames, sampled.edges)
-        energies = self.learner.align(self.sample, None if of_sample is None else of_sample[0])
-        if of_sample is not None and energies is not None:
-            of_sample = (energies, *of_sample[1:])
+            predicted = self.learner.predict(sampled.frames, sampled.edges)
+        energies = self.learner.align(self.sample, None if predicted is None else predicted[0])
+        if predicted is not None and energies is not None:
+            predicted = (energies, *predicted[1:])
             if self.valid is not None:
-                of_valid = self.learner.predict(self.valid.frames, self.valid.edges)
+                judged = self.learner.predict(self.valid.frames, self.valid.edges)
         if self.offsets.values:
-            pairs = (sampled, of_sample), (self.valid, of_valid)
+            pairs = (sampled, predicted), (self.valid, judged)
             given = ((data.frames, p[2]) for data, p in pairs if data is not None and p is not None)
             self.offsets.put(self.ranks.broadcast(self.offsets.moved(given)))
-        return of_sample, of_valid
+        return predicted, judged
 
     def score(self, rmse: Mapping[str, float]) -> float:
         """How good a model with these errors is, see :func:`score_of`."""
@@ -498,8 +498,9 @@ def score_of(rmse: Mapping[str, float], untaught: Mapping[str, float]) -> float:
     """How good a model is, whenever it is judged; the best has the lowest.
 
     The mean logarithm of its errors of energies and forces over those of a model that knows no
-    neighbors, of virials where there are no others. Errors beyond those count like them: energies
-    swing while forces are learned, and a model that has learned nothing is not to win by that.
+    neighbors. Virials count where there are no others. Errors beyond those count like them:
+    energies swing while forces are learned, and a model that has learned nothing is not to win
+    by that.
 
     Args:
         rmse: of the quantities that have labels, as they are reported.

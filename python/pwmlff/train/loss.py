@@ -34,15 +34,15 @@ class LossWeights:
     huber: float = 0.0
 
     @classmethod
-    def scheduled(cls, loss: Loss, schedule: Schedule, done: float) -> LossWeights:
+    def scheduled(cls, loss: Loss, schedule: Schedule, part: float) -> LossWeights:
         """Those of a step, where a part of the run is done.
 
         They are the first numbers p of [loss] until the learning rate falls. As it falls to r times
-        the largest, they go to the second ones q by p + (q - p) (1 - r)^LATENESS, with 1 - r in
-        Zhang et al. 2018 (doi:10.1103/PhysRevLett.120.143001). While steps are large, energies
-        swing with each of them, and forces are lost to what follows these swings.
+        the largest, they go to the second ones q by p + (q - p) (1 - r)^LATENESS. Zhang et al. 2018
+        (doi:10.1103/PhysRevLett.120.143001) have 1 - r. While steps are large, energies swing with
+        each of them, and forces are lost to what follows these swings.
         """
-        lost = 0.0 if done < schedule.warmup else 1.0 - schedule.learning_rate(done) / schedule.peak
+        lost = 0.0 if part < schedule.warmup else 1.0 - schedule.learning_rate(part) / schedule.peak
 
         def mixed(weights: Pair) -> float:
             start, end = weights

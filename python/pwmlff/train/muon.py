@@ -1,12 +1,13 @@
 """Muon: a step moves all directions of a matrix of weights alike; Adam moves what is no matrix.
 
-With gradient g, rate r and the moment m as Adam has it (:mod:`pwmlff.train.adam`), a matrix X whose
-two sides are at least 8 changes by (K. Jordan et al. 2024, https://kellerjordan.github.io/posts/muon;
-the factor by which rates are those of Adam is of doi:10.48550/arXiv.2502.16982)
+With gradient g, rate r and the moment m of Adam (:mod:`pwmlff.train.adam`), a matrix X whose two
+sides are at least 8 changes by
 
     X <- X (1 - r weight_decay) - 0.2 r sqrt(max(rows, columns)) orthogonal(beta1 m + (1 - beta1) g)
 
-where orthogonal(U S V^T) is nearly U V^T: kernels/optimizer/muon.h.
+where orthogonal(U S V^T) is nearly U V^T: kernels/optimizer/muon.h. It is of K. Jordan et al. 2024
+(https://kellerjordan.github.io/posts/muon). doi:10.48550/arXiv.2502.16982 has the factor by which
+rates are those of Adam.
 """
 
 from __future__ import annotations
@@ -25,15 +26,15 @@ PEAK = 8e-3  # rate of learning after the warm-up
 MOMENTUM = 0.95  # beta1; less of it lets noise drive small sets away from where forces were best
 
 
-def _shared_out(places: Sequence[tuple[int, int, int]], n: int) -> list[np.ndarray]:
+def _shared_out(matrices: Sequence[tuple[int, int, int]], n: int) -> list[np.ndarray]:
     """Matrices of each of n that share them, as int64 [k, 3]: first parameter, rows, columns."""
 
-    def cost(place: tuple[int, int, int]) -> int:
-        return place[1] * place[2] * min(place[1:])
+    def cost(matrix: tuple[int, int, int]) -> int:
+        return matrix[1] * matrix[2] * min(matrix[1:])
 
     shares: list[list[tuple[int, int, int]]] = [[] for _ in range(n)]
-    for place in sorted(places, key=cost, reverse=True):
-        min(shares, key=lambda share: sum(map(cost, share))).append(place)
+    for matrix in sorted(matrices, key=cost, reverse=True):
+        min(shares, key=lambda share: sum(map(cost, share))).append(matrix)
     return [np.array(share, dtype=np.int64).reshape(-1, 3) for share in shares]
 
 
@@ -60,19 +61,19 @@ class Muon(Adam):
     ) -> None:
         ends = np.cumsum([math.prod(shape) for shape in shapes]).tolist()
         super().__init__(ends[-1], options, free)
-        places = [
+        matrices = [
             (end - math.prod(shape), *shape)
             for end, shape in zip(ends, shapes, strict=True)
             if len(shape) == 2 and min(shape) >= LEAST
         ]
         self._ranks = ranks or comm.Serial()
-        of_ranks = _shared_out(places, self._ranks.size)
+        rank_shares = _shared_out(matrices, self._ranks.size)
         parameters = np.arange(self.n)
         self._written = [
             np.concatenate([parameters[:0], *(parameters[k : k + r * c] for k, r, c in share)])
-            for share in of_ranks
+            for share in rank_shares
         ]
-        self._shares = _shared_out(of_ranks[self._ranks.rank].tolist(), threads)
+        self._shares = _shared_out(rank_shares[self._ranks.rank].tolist(), threads)
         self._map = ThreadPoolExecutor(threads).map if threads > 1 else map
 
     def _change(

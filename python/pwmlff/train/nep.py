@@ -102,8 +102,8 @@ def initial(shape: NepForm, frames: Frames, edges: Edges, seed: int) -> Nep:
     The last layer of an element that the data have no atom of is zero and stays so, which tells a
     reader of the file: nep.txt has no other place for it.
 
-    Shifts are energies of single atoms that fit the data best, and q_scaler is 1/(max - min) of
-    each descriptor over the data, as GPUMD has it.
+    Shifts are energies of single atoms that fit the data best. q_scaler is 1/(max - min) of each
+    descriptor over the data, as GPUMD has it.
 
     Args:
         shape: of the model.
@@ -189,7 +189,7 @@ class NepModel(Trainable):
         shifts = [k for k, name in enumerate(self.names) if name.startswith("shift.")]
         self.energy_biases = np.concatenate([place[k] for k in shifts])
         self._pool = ThreadPoolExecutor(threads)
-        self._steps = self._of_steps()
+        self._steps = self._step_kernels()
         self._batch = np.zeros(0, int)
         self._nbatch = 0
 
@@ -197,7 +197,7 @@ class NepModel(Trainable):
         """The kernels of each thread, for species that occur."""
         return [_compiled(self.model, single, present) for _ in range(self.threads)]
 
-    def _of_steps(self) -> list[NepTraining]:
+    def _step_kernels(self) -> list[NepTraining]:
         present = np.bincount(self.edges.types, minlength=self.edges.ntypes) > 0
         return self._compiled(self.precision == "float32", present)
 
@@ -212,9 +212,9 @@ class NepModel(Trainable):
         of_frames = np.split(v, np.cumsum(self.frames.natoms[self._batch])[:-1])
         strains = np.zeros((len(self._batch), 3, 3)) if w is None else w
 
-        def row(compiled: NepTraining, place: int) -> np.ndarray:
-            frame = _frame(self.frames, self.edges, self._batch[place])
-            return compiled.gradient(frame, a[place], of_frames[place], strains[place])
+        def row(compiled: NepTraining, index: int) -> np.ndarray:
+            frame = _frame(self.frames, self.edges, self._batch[index])
+            return compiled.gradient(frame, a[index], of_frames[index], strains[index])
 
         rows = self._shared_out(self._steps, row, len(self._batch))
         mine = np.reshape(rows, (len(self._batch), len(self.parameters))).astype(np.float64)
@@ -233,11 +233,11 @@ class NepModel(Trainable):
         edges: Edges,
         chosen: np.ndarray,
     ) -> Predictions:
-        for one in compiled:
-            one.set_parameters(parameters)
+        for kernels in compiled:
+            kernels.set_parameters(parameters)
 
-        def evaluated(one: NepTraining, place: int) -> tuple[float, np.ndarray, np.ndarray]:
-            return one.evaluate(_frame(frames, edges, chosen[place]))
+        def evaluated(kernels: NepTraining, index: int) -> tuple[float, np.ndarray, np.ndarray]:
+            return kernels.evaluate(_frame(frames, edges, chosen[index]))
 
         results = self._shared_out(compiled, evaluated, len(chosen))
         forces = np.concatenate([np.zeros((0, 3)), *(forces for _, forces, _ in results)])
@@ -249,15 +249,15 @@ class NepModel(Trainable):
     ) -> list[_T]:
         """Results of n frames, each by a thread that has the next kernels for itself."""
         free: SimpleQueue[NepTraining] = SimpleQueue()
-        for one in compiled:
-            free.put(one)
+        for kernels in compiled:
+            free.put(kernels)
 
-        def one_after_another(place: int) -> _T:
-            one = free.get()
+        def one_after_another(index: int) -> _T:
+            kernels = free.get()
             try:
-                return work(one, place)
+                return work(kernels, index)
             finally:
-                free.put(one)
+                free.put(kernels)
 
         return list(self._pool.map(one_after_another, range(n)))
 
@@ -270,9 +270,6 @@ class NepModel(Trainable):
         if card is not None:
             write_companion(path, card)
 
-    def refine(self, parameters: np.ndarray, sample: np.ndarray, forces: np.ndarray | None) -> None:
-        """Nothing: steps are computed with the model itself, in their precision."""
-
     def state(self) -> dict[str, np.ndarray]:
         """What does not learn, but is of the data."""
         return {"q_scaler": self.model.q_scaler.copy()}
@@ -280,7 +277,7 @@ class NepModel(Trainable):
     def restore(self, arrays: Mapping[str, np.ndarray]) -> None:
         """Go on from a state."""
         self.model = replace(self.model, q_scaler=np.array(arrays["q_scaler"]))
-        self._steps = self._of_steps()
+        self._steps = self._step_kernels()
 
 
 def _named(model: Nep) -> tuple[list[str], list[tuple[int, ...]], list[np.ndarray]]:

@@ -84,11 +84,13 @@ def labelled(
     datasets = comm.agreed(ranks, lambda: datasets or read())
     if max(config.loss.virial) > 0.0 and data.virial_offset != "none":
         wrong = comm.by_rank_0(
-            ranks, lambda: [offsets.wrong_virials(one.frames) for one in datasets]
+            ranks, lambda: [offsets.wrong_virials(dataset.frames) for dataset in datasets]
         )
         datasets = [
-            replace(one, frames=offsets.without_virials(one.frames, some)) if some else one
-            for one, some in zip(datasets, wrong, strict=True)
+            replace(dataset, frames=offsets.without_virials(dataset.frames, some))
+            if some
+            else dataset
+            for dataset, some in zip(datasets, wrong, strict=True)
         ]
     if data.baseline:
         datasets = _without_baseline(config, datasets, elements, ranks)
@@ -153,15 +155,15 @@ def _without_baseline(
     """The same with labels less the baseline, which rank 0 evaluates."""
     baseline = Baseline(config.data.baseline, config.data.baseline_coeff)
 
-    def less(one: Dataset) -> tuple[np.ndarray, ...]:
-        frames = baseline.taken_off(one.frames, elements)
+    def less(dataset: Dataset) -> tuple[np.ndarray, ...]:
+        frames = baseline.taken_off(dataset.frames, elements)
         return frames.energies, frames.forces, frames.virials
 
     log.info("taken off the labels: %s", baseline.words)
-    labels = comm.by_rank_0(ranks, lambda: [less(one) for one in datasets])
+    labels = comm.by_rank_0(ranks, lambda: [less(dataset) for dataset in datasets])
     return [
-        replace(one, frames=replace(one.frames, energies=e, forces=f, virials=v))
-        for one, (e, f, v) in zip(datasets, labels, strict=True)
+        replace(dataset, frames=replace(dataset.frames, energies=e, forces=f, virials=v))
+        for dataset, (e, f, v) in zip(datasets, labels, strict=True)
     ]
 
 
@@ -169,8 +171,8 @@ def _aligned(datasets: Sequence[Dataset], ranks: comm.Communicator) -> list[Data
     """The same with energies of one zero; the numbers are those of rank 0."""
 
     def align() -> np.ndarray:
-        frames = Frames.joined(one.frames for one in datasets)
-        parts = [sources.describe(one.frames, one.edges) for one in datasets]
+        frames = Frames.joined(dataset.frames for dataset in datasets)
+        parts = [sources.describe(dataset.frames, dataset.edges) for dataset in datasets]
         offsets = sources.offsets(frames, sources.Description.joined(parts))
         result, texts = sources.aligned(frames, offsets)
         for text in texts or ["no source has another zero of energies than those like it"]:
@@ -178,10 +180,10 @@ def _aligned(datasets: Sequence[Dataset], ranks: comm.Communicator) -> list[Data
         return result.energies
 
     energies = comm.by_rank_0(ranks, align)
-    first = np.cumsum([0, *(len(one.frames) for one in datasets)])
+    first = np.cumsum([0, *(len(dataset.frames) for dataset in datasets)])
     return [
-        replace(one, frames=replace(one.frames, energies=energies[begin:end]))
-        for one, (begin, end) in zip(datasets, pairwise(first), strict=True)
+        replace(dataset, frames=replace(dataset.frames, energies=energies[begin:end]))
+        for dataset, (begin, end) in zip(datasets, pairwise(first), strict=True)
     ]
 
 
@@ -206,11 +208,7 @@ def _require_labels(frames: Frames, name: str, config: Config) -> None:
     """Refuse frames of which no label counts, as the loss would be of nothing."""
     if not len(frames):
         raise Failure(f"[data] {name} has no frame, expected one or more")
-    has = {
-        "energy": ~np.isnan(frames.energies),
-        "force": ~np.isnan(frames.forces[:, 0]),
-        "virial": ~np.isnan(frames.virials[:, 0, 0]),
-    }
+    has = {**frames.labelled, "force": ~np.isnan(frames.forces[:, 0])}  # of atoms
     wanted = [q for q in errors.QUANTITIES if max(getattr(config.loss, q)) > 0.0]
     if not any(has[quantity].any() for quantity in wanted):
         raise Failure(
@@ -251,7 +249,7 @@ def _edge_model(config: Config, ranks: comm.Communicator, device: torch.device |
     frames, edges, threads = learned.frames, learned.edges, threads_of(run, ranks)
     with _shared():
         model = TrainableModule(
-            module, frames, edges, run.precision, threads, ranks, device or "cpu"
+            module, frames, edges, run.precision, threads, ranks, device or "cpu", info
         )
     if settings.finetune:
         comm.agreed(ranks, lambda: model.start_from(settings.finetune))
@@ -320,8 +318,7 @@ def _neuroevolution(
         model = replace(model, zbl=None, zbl_line=())
     place = threads_of(run, ranks), ranks
     trained = comm.agreed(
-        ranks,
-        lambda: nep.NepModel(model, frames, edges, run.precision, *place, config.nep.version),
+        ranks, lambda: nep.NepModel(model, frames, edges, run.precision, *place, config.nep.version)
     )
     if settings.finetune:
         comm.agreed(ranks, trained.take_energies)

@@ -159,10 +159,10 @@ def _read_csv(path: Path) -> list[LogRow]:
 def _row(path: Path, number: int, line: bytes) -> LogRow:
     with suppress(ValueError, TypeError, KeyError, RecursionError):
         values = json.loads(line)
-        kept = {name: values[name] for name in COLUMNS if name in values}
-        numeric = all(v is None or type(v) in (int, float) for v in kept.values())
-        if numeric and type(kept["step"]) is int:
-            return LogRow(**kept)
+        known = {name: values[name] for name in COLUMNS if name in values}
+        numeric = all(v is None or type(v) in (int, float) for v in known.values())
+        if numeric and type(known["step"]) is int:
+            return LogRow(**known)
     raise Failure(
         f"line {number} of '{path}' is {line[:60].decode(errors='replace')!r}, expected a row of "
         "the log of a training; move the file away to go on without it"

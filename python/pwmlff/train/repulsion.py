@@ -2,9 +2,9 @@
 
 Data of simulations have no atoms that nearly touch, and what a network makes of such pairs can be
 anything, a hole included. ZBL ends at MARGIN of the closest distance of each pair of elements in
-the data, so that it is zero in all that is learned from, labels included, and rises below. Between
-the two is room for structures like the data: another sample comes a little closer than this one,
-and ZBL would add eV/angstrom there that no label asks for and no validation sees.
+the data. So it is zero in all that is learned from, labels included, and rises below. Between
+the two is room for structures like the data: another sample comes a little closer than this one.
+ZBL would add eV/angstrom there that no label asks for and no validation sees.
 """
 
 from __future__ import annotations

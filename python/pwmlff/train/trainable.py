@@ -126,11 +126,14 @@ class Trainable(Protocol):
     def refine(self, parameters: np.ndarray, sample: np.ndarray, forces: np.ndarray | None) -> None:
         """Look whether what steps are computed with is close enough to the model. Collective.
 
+        Nothing where steps are computed with the model itself.
+
         Args:
             parameters: to look at.
             sample: some frames that are learned from.
             forces: what `predict` gives for them, on rank 0.
         """
+        return
 
     def state(self) -> dict[str, np.ndarray]:
         """What a checkpoint needs beside the parameters."""

@@ -1,16 +1,15 @@
 """What the deviation of an ensemble tells of the error of its mean, and gamma of that of a model.
 
 A training keeps what its frames that validate tell, in calibration.txt beside the models: bins of
-the deviation, and for each a bound that 90 % of the errors are below. Where there is one model, the
-place of the deviation is taken by gamma (:mod:`pwmlff.train.extrapolation`), which has no unit,
-times the RMS error of an atom of that element. As few frames tell of many atoms, a bound is one
-standard error above the quantile (jackknife over blocks of frames, Quenouille 1949); beyond the
-last bin it grows with the deviation.
+the deviation, and for each a bound that 90 % of the errors are below. One model has gamma
+(:mod:`pwmlff.train.extrapolation`), which has no unit, times the RMS error of an atom of that
+element instead. As few frames tell of many atoms, a bound is one standard error above the quantile
+(jackknife over blocks of frames, Quenouille 1949); beyond the last bin it grows with the deviation.
 
 The deviation of an atom is that of docs/uncertainty.md, the root of the mean square distance of the
 models' forces from their mean; its error is the distance of that mean from the label. Structures
-with even numbers teach a bound for each deviation, those with odd ones test it (split conformal
-prediction, Papadopoulos et al., ECML 2002, in bins of the deviation).
+with even numbers teach a bound for each deviation, and those with odd ones test it. That is split
+conformal prediction in bins of the deviation (Papadopoulos et al., ECML 2002).
 """
 
 from __future__ import annotations
@@ -72,9 +71,9 @@ class Bounds:
     def limits(self, deviation: np.ndarray) -> np.ndarray:
         """The bound of the error of each atom [n]."""
         edges, bounds = np.array(self.edges), np.array(self.bounds)
-        place = _bins_of(deviation, edges)
+        index = _bins_of(deviation, edges)
         growth = np.maximum(1.0, deviation / max(edges[-1], 1e-300))
-        result: np.ndarray = bounds[place] * growth
+        result: np.ndarray = bounds[index] * growth
         return result
 
     def coverage(self, deviation: np.ndarray, error: np.ndarray) -> float:
@@ -105,10 +104,10 @@ class Bounds:
             of_elements = [line.split()[2:] for line in lines if line.startswith("# error ")]
             errors = {element: float(rms) for element, rms in of_elements}
             edges, bounds = np.loadtxt(lines, ndmin=2).T.tolist()
-            found = cls(dict(named), frames, edges, bounds[:-1], errors)
+            bounds_read = cls(dict(named), frames, edges, bounds[:-1], errors)
         except (ValueError, StopIteration) as error:
             raise Failure(f"'{path}' holds no calibration ({error}); remove it") from error
-        return found if found.models == hashes(models) else None
+        return bounds_read if bounds_read.models == hashes(models) else None
 
 
 def hashes(models: Sequence[Path]) -> dict[str, str]:
@@ -137,8 +136,8 @@ def in_place_of_deviation(
 
 def _bins_of(deviation: np.ndarray, edges: np.ndarray) -> np.ndarray:
     """The bin of each deviation; what is beyond all is in the first or the last one."""
-    places: np.ndarray = np.searchsorted(edges, deviation, side="right") - 1
-    return places.clip(0, len(edges) - 2)
+    indices: np.ndarray = np.searchsorted(edges, deviation, side="right") - 1
+    return indices.clip(0, len(edges) - 2)
 
 
 def bounded(
@@ -153,12 +152,12 @@ def bounded(
     """
     nframes = int(frame[-1]) + 1
     edges = np.quantile(deviation, np.linspace(0, 1, BINS + 1))
-    place = _bins_of(deviation, edges)
+    index = _bins_of(deviation, edges)
     block = frame * min(BLOCKS, nframes) // nframes
     nblocks = int(block[-1]) + 1
     bounds = np.zeros(BINS)
     for k in range(BINS):
-        chosen = place == k
+        chosen = index == k
         if not chosen.any():
             continue
         parts = [error[chosen & (block != one)] for one in range(nblocks)]
@@ -271,19 +270,19 @@ def calibrate(deviation: np.ndarray, error: np.ndarray, test: np.ndarray) -> Cal
     outlier = error > OUTLIER * np.sqrt(np.square(error).mean())
     teaching = ~test if not test.all() else test
     edges = np.quantile(deviation[teaching], np.linspace(0, 1, BINS + 1))
-    place = _bins_of(deviation, edges)
+    index = _bins_of(deviation, edges)
     bins, bounds = [], np.zeros(BINS)
     for k in range(BINS):
-        chosen = teaching & (place == k)
+        chosen = teaching & (index == k)
         bounds[k] = np.quantile(error[chosen], SHARE) if chosen.any() else 0.0
     bounds = np.maximum.accumulate(bounds)  # more deviation is never less doubt
     for k in range(BINS):
-        chosen = place == k
+        chosen = index == k
         if chosen.any():
             rmse = float(np.sqrt(np.square(error[chosen]).mean()))
             low, high = (float(values) for values in edges[k : k + 2])
             bins.append(DeviationBin(low, high, int(chosen.sum()), rmse, float(bounds[k])))
-    covered = error[test] <= bounds[place[test]]
+    covered = error[test] <= bounds[index[test]]
     return Calibration(
         len(error),
         int(outlier.sum()),

@@ -16,7 +16,7 @@ import edge_models
 import foreign_models
 from foreign_models import save
 from nep_files import HEADS, random_text
-from pwmlff.convert import wrap, wrapping
+from pwmlff.convert import conversion, convert
 from pwmlff.evaluation import model_file, reference, self_test
 from pwmlff.evaluation.engine import choose
 from pwmlff.evaluation.nep_file import parse_nep, read_nep
@@ -46,7 +46,7 @@ def test_deepmd(tmp_path, name):
     if "lacks" not in DEEPMD[name]:
         with pytest.raises(RuntimeError, match="deepmd::tabulate_fusion_se_a"):
             torch.jit.load(str(path))
-    report = wrap(path, tmp_path / "a.pt")
+    report = convert(path, tmp_path / "a.pt")
     assert report.family == "DeePMD-kit, se_e2_a"
     assert report.engine.startswith("fused")
     assert report.energy_difference < 1e-12
@@ -63,7 +63,7 @@ def test_mace_and_nequip(tmp_path):
         save(foreign_models.mace(dtype), tmp_path / f"{name}.pt")
     foreign_models.save_nequip(tmp_path / "nequip.pth")
     for name in ("f64.pt", "f32.pt", "nequip.pth"):
-        report = wrap(tmp_path / name, tmp_path / f"our_{name}")
+        report = convert(tmp_path / name, tmp_path / f"our_{name}")
         assert report.energy_difference < (1e-12 if name == "f64.pt" else 1e-5)
         assert report.model.interaction_range == 8.0
         rounds[report.family] = report.told["rounds"]
@@ -84,12 +84,12 @@ def test_mace_of_other_releases(tmp_path):
     """Up to 0.3.6 there is no head; a later release gives models of those one without a name."""
     for head, heads in ((None, ()), (0, ()), (0, ("only",))):
         save(foreign_models.mace(head=head, heads=heads), tmp_path / "a-lammps.pt")
-        report = wrap(tmp_path / "a-lammps.pt", tmp_path / "a.pt")
+        report = convert(tmp_path / "a-lammps.pt", tmp_path / "a.pt")
         assert report.family == "MACE"
         assert "head" not in report.told
         assert report.energy_difference < 1e-12
     save(foreign_models.mace(), tmp_path / "a-lammps.pt")
-    assert wrap(tmp_path / "a-lammps.pt", tmp_path / "a.pt").told["head"] == "b of a, b"
+    assert convert(tmp_path / "a-lammps.pt", tmp_path / "a.pt").told["head"] == "b of a, b"
 
 
 def test_nequip_whose_parts_do_not_follow_each_other(tmp_path):
@@ -97,7 +97,7 @@ def test_nequip_whose_parts_do_not_follow_each_other(tmp_path):
     torch.manual_seed(0)  # as for the other
     foreign_models.save_nequip(tmp_path / "a.pth", func=foreign_models.Interleaved())
     foreign_models.save_nequip(tmp_path / "b.pth")
-    reports = [wrap(tmp_path / f"{name}.pth", tmp_path / f"{name}.pt") for name in "ab"]
+    reports = [convert(tmp_path / f"{name}.pth", tmp_path / f"{name}.pt") for name in "ab"]
     assert [report.engine.startswith("torchscript in rounds") for report in reports] == [0, 1]
     cluster = random_cluster(4.0, [8, 72], None)
     one, other = (choose(tmp_path / f"{name}.pt").engine(cluster) for name in "ab")
@@ -107,12 +107,12 @@ def test_nequip_whose_parts_do_not_follow_each_other(tmp_path):
 def test_deployed_nequip(tmp_path):
     """What nequip-deploy writes: scaled energies of atoms, against the code of the file."""
     foreign_models.save_nequip(tmp_path / "deployed.pth", constant=0.0)
-    report = wrap(tmp_path / "deployed.pth", tmp_path / "a.pt")
+    report = convert(tmp_path / "deployed.pth", tmp_path / "a.pt")
     assert report.family == "NequIP"
     assert report.energy_difference < 1e-5
     cluster = random_cluster(4.0, [8, 72], None)
     foreign_models.save_nequip(tmp_path / "compiled.pth")
-    wrap(tmp_path / "compiled.pth", tmp_path / "b.pt")
+    convert(tmp_path / "compiled.pth", tmp_path / "b.pt")
     scaled, plain = (choose(tmp_path / name).engine(cluster) for name in ("a.pt", "b.pt"))
     np.testing.assert_allclose(scaled.forces, 3.0 * plain.forces, rtol=0, atol=1e-5)
     assert np.abs(plain.forces).max() > 1e-2
@@ -122,7 +122,7 @@ def test_deployed_nequip(tmp_path):
     ):
         foreign_models.save_nequip(tmp_path / "deployed.pth", **changed)
         with pytest.raises(Failure, match=words):
-            wrap(tmp_path / "deployed.pth", tmp_path / "a.pt")
+            convert(tmp_path / "deployed.pth", tmp_path / "a.pt")
 
 
 def test_deployed_sevennet(tmp_path):
@@ -132,7 +132,7 @@ def test_deployed_sevennet(tmp_path):
     """
     for rounds, older in ((1, False), (3, False), (1, True), (3, True)):
         foreign_models.save_sevennet(tmp_path / "deployed_serial.pt", rounds, older)
-        report = wrap(tmp_path / "deployed_serial.pt", tmp_path / "a.pt")
+        report = convert(tmp_path / "deployed_serial.pt", tmp_path / "a.pt")
         assert (report.family, report.told["rounds"]) == ("SevenNet", str(rounds))
         assert report.model.interaction_range == 4.0 * rounds
         assert report.engine == "torchscript, float32"
@@ -145,7 +145,7 @@ def test_deployed_sevennet(tmp_path):
     ):
         foreign_models.save_sevennet(tmp_path / "deployed_serial.pt", **changed)
         with pytest.raises(Failure, match=words):
-            wrap(tmp_path / "deployed_serial.pt", tmp_path / "a.pt")
+            convert(tmp_path / "deployed_serial.pt", tmp_path / "a.pt")
 
 
 LISTED = {
@@ -166,7 +166,7 @@ def test_heads_are_listed(tmp_path, monkeypatch, way, head):
     program.chmod(0o755)
     monkeypatch.setenv("PATH", f"{tmp_path}/bin:/usr/bin:/bin")
     with pytest.raises(Failure, match=r"with the heads one, other two: found .*, expected one of"):
-        wrap(tmp_path / "model.model", tmp_path / "a.pt", head=head)
+        convert(tmp_path / "model.model", tmp_path / "a.pt", head=head)
 
 
 def test_command_of_mace_that_takes_a_file_alone(tmp_path, monkeypatch):
@@ -180,7 +180,7 @@ def test_command_of_mace_that_takes_a_file_alone(tmp_path, monkeypatch):
     program.write_text(STAND_IN.format(folder=tmp_path, does=does))
     program.chmod(0o755)
     monkeypatch.setenv("PATH", f"{tmp_path}/bin:/usr/bin:/bin")
-    assert wrap(tmp_path / "model.model", tmp_path / "a.pt").family == "MACE"
+    assert convert(tmp_path / "model.model", tmp_path / "a.pt").family == "MACE"
 
 
 STAND_IN = """#!/bin/sh
@@ -233,7 +233,7 @@ def test_chgnet(tmp_path, monkeypatch, caplog):
     program.write_text(STAND_IN.format(folder=tmp_path, does=does))
     program.chmod(0o755)
     with pytest.raises(Failure, match="found no Python with chgnet on the PATH; pip install"):
-        wrap(source, tmp_path / "a.pt")
+        convert(source, tmp_path / "a.pt")
     package = tmp_path / "lib" / "python3.11" / "site-packages" / "chgnet" / "__init__.py"
     package.parent.mkdir(parents=True)
     package.touch()
@@ -244,8 +244,8 @@ def test_chgnet(tmp_path, monkeypatch, caplog):
         turn.write_text("0")
         if off:
             with pytest.raises(Failure, match=r"is not what it was taken for \(CHGNet\): forces"):
-                wrap(source, tmp_path / "a.pt")
-    report = wrap(source, tmp_path / "a.pt")
+                convert(source, tmp_path / "a.pt")
+    report = convert(source, tmp_path / "a.pt")
     assert (report.family, report.engine) == ("CHGNet", "torchscript, float64")
     assert report.told["pairs"] == "bonds up to 3 \u00c5 have angles"
     assert (tmp_path / "words").read_text().split()[1:] == [
@@ -255,7 +255,7 @@ def test_chgnet(tmp_path, monkeypatch, caplog):
     assert "opens it now, which runs any code in it" in caplog.text
     program.write_text("#!/bin/sh\necho no such key >&2; exit 1\n")
     with pytest.raises(Failure, match=r"makes nothing of '.*', a checkpoint of CHGNet:\nno such"):
-        wrap(source, tmp_path / "a.pt")
+        convert(source, tmp_path / "a.pt")
 
 
 @pytest.mark.parametrize("family", PROGRAMS)
@@ -266,12 +266,12 @@ def test_files_for_programs(tmp_path, family, monkeypatch, caplog):
     (tmp_path / "bin").mkdir()
     monkeypatch.setenv("PATH", f"{tmp_path}/bin:/usr/bin:/bin")
     with pytest.raises(Failure, match=f"found no '{name}' on the PATH; pip install"):
-        wrap(tmp_path / file, tmp_path / "a.pt")
+        convert(tmp_path / file, tmp_path / "a.pt")
     assert not caplog.text
     program = tmp_path / "bin" / name
     program.write_text(STAND_IN.format(folder=tmp_path, does=does.format(made=made)))
     program.chmod(0o755)
-    report = wrap(tmp_path / file, tmp_path / "a.pt")
+    report = convert(tmp_path / file, tmp_path / "a.pt")
     assert report.family == family.partition(",")[0]
     assert f"{name} opens it now, which runs any code in it" in caplog.text
     parts = " in rounds" if report.family == "NequIP" else ""
@@ -280,25 +280,25 @@ def test_files_for_programs(tmp_path, family, monkeypatch, caplog):
     words = (tmp_path / "words").read_text().split()
     if family == "MACE":
         assert words[1:] == ["--dtype", "float32"]
-        wrap(tmp_path / file, tmp_path / "a.pt", head="second")
+        convert(tmp_path / file, tmp_path / "a.pt", head="second")
         assert (tmp_path / "words").read_text().split()[1:] == [*words[1:], "--head", "second"]
     elif family == "SevenNet":
         assert words[1] == "-o" and len(words) == 3
-        wrap(tmp_path / file, tmp_path / "a.pt", head="PBE")
+        convert(tmp_path / file, tmp_path / "a.pt", head="PBE")
         assert (tmp_path / "words").read_text().split()[3:] == ["-m", "PBE"]
         does = """case $4 in -m) echo "KeyError: 'x'" >&2;;
             *) echo "ValueError: Modal is not given. It has: ['one', 'two']" >&2;; esac; exit 1"""
         program.write_text(STAND_IN.format(folder=tmp_path, does=does))
         for head in ("", "x"):
             with pytest.raises(Failure, match=r"with the heads one, two: found .*, expected one"):
-                wrap(tmp_path / file, tmp_path / "b.pt", head=head)
+                convert(tmp_path / file, tmp_path / "b.pt", head=head)
     else:
         assert words[2:] == ["--mode", "torchscript", "--device", "cpu", "--target", "ase"]
         with pytest.raises(Failure, match="models of NequIP have no heads"):
-            wrap(tmp_path / file, tmp_path / "a.pt", head="second")
+            convert(tmp_path / file, tmp_path / "a.pt", head="second")
     program.write_text(STAND_IN.format(folder=tmp_path, does="echo no such head >&2; exit 3"))
     with pytest.raises(Failure, match=f"{name} makes nothing of .*\n.*no such head"):
-        wrap(tmp_path / file, tmp_path / "b.pt")
+        convert(tmp_path / file, tmp_path / "b.pt")
     assert not (tmp_path / "b.pt").exists()
 
 
@@ -310,14 +310,14 @@ def test_python_beside_nequip_compile(tmp_path, monkeypatch):
         (tmp_path / "bin" / name).write_text(STAND_IN.format(folder=tmp_path, does=does))
         (tmp_path / "bin" / name).chmod(0o755)
     monkeypatch.setenv("PATH", f"{tmp_path}/bin:/usr/bin:/bin")
-    assert wrap(tmp_path / "model.nequip.zip", tmp_path / "a.pt").family == "NequIP"
+    assert convert(tmp_path / "model.nequip.zip", tmp_path / "a.pt").family == "NequIP"
     assert "program._TORCH_GE_2_10 = False" in (tmp_path / "words").read_text()
 
 
 def test_head_of_other_files(tmp_path):
     save(foreign_models.deepmd(), tmp_path / "graph.pth")
     with pytest.raises(Failure, match="for a pickled MACE model or a checkpoint of SevenNet alone"):
-        wrap(tmp_path / "graph.pth", tmp_path / "a.pt", head="second")
+        convert(tmp_path / "graph.pth", tmp_path / "a.pt", head="second")
 
 
 #: By hand from the tables of MatPL: atomic number, radius, mass, electron affinity, Pauling, each
@@ -351,7 +351,7 @@ def test_checkpoint_of_matpl(tmp_path, embedding):
         found["compress"] = {"order": 5}
         arrays = nets | net
     torch.save(found, tmp_path / "dp_model.ckpt")
-    report = wrap(tmp_path / "dp_model.ckpt", tmp_path / "a.pt")
+    report = convert(tmp_path / "dp_model.ckpt", tmp_path / "a.pt")
     assert report.family == "MatPL or PWMLFF, checkpoint"
     assert report.engine.startswith("fused")
     assert report.told["epoch"] == "7"
@@ -372,7 +372,7 @@ def test_nep_checkpoint_of_matpl(tmp_path, prefix: str, zbl: float):
     """It becomes a nep5.txt with the same arrays, which is what MatPL's own nep5.txt holds."""
     model = parse_nep(random_text(HEADS["nep5"]))
     torch.save(foreign_models.matpl_nep_checkpoint(model, zbl, prefix), tmp_path / "nep_model.ckpt")
-    report = wrap(tmp_path / "nep_model.ckpt", tmp_path / "nep5.txt")
+    report = convert(tmp_path / "nep_model.ckpt", tmp_path / "nep5.txt")
     assert report.model.kind == "NEP"
     found = read_nep(tmp_path / "nep5.txt")
     assert found.invariants == model.invariants
@@ -383,13 +383,13 @@ def test_nep_checkpoint_of_matpl(tmp_path, prefix: str, zbl: float):
         assert np.array_equal(getattr(found, name), getattr(model, name)), name
 
 
-def test_nep_that_needs_no_wrapping(tmp_path):
+def test_nep_that_needs_no_conversion(tmp_path):
     (tmp_path / "nep.txt").write_bytes(random_text(HEADS["nep5"]))
-    report = wrap(tmp_path / "nep.txt", tmp_path / "a.txt")
+    report = convert(tmp_path / "nep.txt", tmp_path / "a.txt")
     assert "copied" in report.told["note"]
     assert (tmp_path / "a.txt").read_bytes() == (tmp_path / "nep.txt").read_bytes()
     with pytest.raises(Failure, match="of kind NEP, which the fused engine runs"):
-        wrap(tmp_path / "nep.txt", tmp_path / "b.txt", compiled=True)
+        convert(tmp_path / "nep.txt", tmp_path / "b.txt", compiled=True)
 
 
 class Anything:
@@ -410,7 +410,7 @@ def test_other_checkpoints_are_named(tmp_path):
         found = {name: v for name, v in (good | changed).items() if v is not None}
         torch.save(found, tmp_path / "dp_model.ckpt")
         with pytest.raises(Failure, match=words):
-            wrap(tmp_path / "dp_model.ckpt", tmp_path / "a.pt")
+            convert(tmp_path / "dp_model.ckpt", tmp_path / "a.pt")
 
 
 REFUSED = {
@@ -459,18 +459,18 @@ REFUSED |= {
 
 
 @pytest.mark.parametrize("name", REFUSED)
-def test_what_cannot_be_wrapped_is_named(tmp_path, name):
+def test_what_cannot_be_converted_is_named(tmp_path, name):
     make, words = REFUSED[name]
     path = save(make(), tmp_path / "graph.pth")
     with pytest.raises(Failure, match=words):
-        wrap(path, tmp_path / "a.pt")
+        convert(path, tmp_path / "a.pt")
     assert [entry.name for entry in tmp_path.iterdir()] == ["graph.pth"]
 
 
 def test_code_that_fails(tmp_path):
     foreign_models.save_nequip(tmp_path / "a.pth", func=Fails())
     with pytest.raises(Failure, match=r"a.pth' .* on a random cluster: .*index") as error:
-        wrap(tmp_path / "a.pth", tmp_path / "a.pt")
+        convert(tmp_path / "a.pth", tmp_path / "a.pt")
     assert "\n" not in str(error.value)
 
 
@@ -490,7 +490,7 @@ class Endless(nn.Module):
 @pytest.mark.parametrize("most, structure", [(0, "random cluster"), (50, "crystal")])
 def test_code_that_never_ends(process, tmp_path, most, structure):
     foreign_models.save_nequip(tmp_path / "a.pth", func=Endless(most))
-    found = process("wrap", "a.pth", "-o", "a.pt", PWMLFF_TRIAL_SECONDS="2")
+    found = process("convert", "a.pth", "-o", "a.pt", PWMLFF_TRIAL_SECONDS="2")
     assert found.returncode == 1
     told = f"'a.pth': its forward on a {structure} has not come to an end within 2 seconds"
     assert told in found.words
@@ -524,7 +524,7 @@ def test_which_files_are_of_this_project(tmp_path, words, attributes):
     """Those of a kind that is there, and older ones of kind DP, which do not say it."""
     path = save(Attributes(**attributes), tmp_path / "a.pt")
     with pytest.raises(Failure, match=words):
-        wrap(path, tmp_path / "b.pt")
+        convert(path, tmp_path / "b.pt")
 
 
 @pytest.mark.parametrize("name", ["a.pth", "a.nequip.zip"])
@@ -541,14 +541,14 @@ def test_name_of_a_member_that_is_no_text(tmp_path, name):
     contents[entry + 46] = 0xFF
     path.write_bytes(contents)
     with pytest.raises(Failure, match=f"'{path}' ") as error:
-        wrap(path, tmp_path / "a.pt")
+        convert(path, tmp_path / "a.pt")
     assert "\n" not in str(error.value)
 
 
 def test_types_of_nequip_that_are_no_elements(tmp_path):
     foreign_models.save_nequip(tmp_path / "a.pth", names="O M")
     with pytest.raises(Failure, match="for the types O, M, expected chemical symbols"):
-        wrap(tmp_path / "a.pth", tmp_path / "a.pt")
+        convert(tmp_path / "a.pth", tmp_path / "a.pt")
 
 
 def test_other_numbers_are_not_written(tmp_path, monkeypatch):
@@ -556,26 +556,26 @@ def test_other_numbers_are_not_written(tmp_path, monkeypatch):
     path = save(foreign_models.mace(), tmp_path / "mace.pt")
 
     def read(source):
-        foreign = wrapping.mace.read(source)
+        foreign = conversion.mace.read(source)
         foreign.module.cutoff, foreign.module.interaction_range = 3.9, 7.8
         return foreign
 
-    monkeypatch.setattr(wrapping, "READERS", {"MACE": read})
+    monkeypatch.setattr(conversion, "READERS", {"MACE": read})
     with pytest.raises(Failure, match=r"energies of atoms differ by .*nothing was written"):
-        wrap(path, tmp_path / "a.pt")
+        convert(path, tmp_path / "a.pt")
     assert not (tmp_path / "a.pt").exists()
 
 
 def test_command(pwmlff, tmp_path):
     save(foreign_models.deepmd(), tmp_path / "graph.pth")
-    done = pwmlff("wrap", tmp_path / "graph.pth", "-o", tmp_path / "a.pt", "--json")
+    done = pwmlff("convert", tmp_path / "graph.pth", "-o", tmp_path / "a.pt", "--json")
     assert done.returncode == 0, done.words
     told = done.json
     assert told["model"]["sel"] == [16, 20]
     assert told["output"] == told["model"]["file"] == str(tmp_path / "a.pt")
-    again = pwmlff("wrap", tmp_path / "a.pt", "-o", tmp_path / "b.pt")
+    again = pwmlff("convert", tmp_path / "a.pt", "-o", tmp_path / "b.pt")
     assert again.returncode == 0, again.words
-    assert "needs no wrapping: copied" in again.words
+    assert "needs no conversion: copied" in again.words
     assert (tmp_path / "b.pt").read_bytes() == (tmp_path / "a.pt").read_bytes()
 
 
@@ -587,7 +587,7 @@ def test_where_a_file_cannot_be_written(tmp_path, room):
     resource.setrlimit(resource.RLIMIT_FSIZE, (room, kept[1]))
     try:
         with pytest.raises(OSError, match="File too large") as caught:
-            wrap(source, tmp_path / "a.pt")
+            convert(source, tmp_path / "a.pt")
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, kept)
     assert caught.value.filename == str(tmp_path / "a.pt")

@@ -18,7 +18,7 @@ from ase.data import chemical_symbols
 from rich.console import RenderableType
 
 from pwmlff.convert import chgnet, deepmd, mace, matpl, nequip, programs, sevennet
-from pwmlff.convert.foreign import UNEXPECTED, Foreign, Numbers, Saved, Source, saved, taken_for
+from pwmlff.convert.foreign import UNEXPECTED, Foreign, Numbers, Source, saved, taken_for
 from pwmlff.evaluation import archive, model_file, reference, self_test
 from pwmlff.evaluation.engine import Choice, Evaluation, choose
 from pwmlff.evaluation.nep_file import Nep, write_nep
@@ -54,7 +54,7 @@ FUSED = "which the fused engine runs; leave out --compile"
 
 
 @dataclass(frozen=True)
-class WrapReport(Report):
+class ConversionReport(Report):
     """What became of a file; what fails the verification is not written."""
 
     source: str
@@ -70,6 +70,7 @@ class WrapReport(Report):
     def show(self) -> RenderableType:
         """One table."""
         model = self.model
+        size = f"{model.nparameters} parameters in {model.dtype}"
         rows = {
             "file": f"{self.source} -> {self.output}",
             "is": self.family,
@@ -77,7 +78,8 @@ class WrapReport(Report):
             "elements": " ".join(model.elements),
             "cutoff": model.reach,
             **self.told,
-            **self._size(),
+            # Parameters of a module that was frozen became a part of its code.
+            **({"size": size} if model.nparameters else {}),
             "engine": self.engine,
             "differs by": f"{self.energy_difference:.1e} eV (atom), {self.force_difference:.1e} "
             f"eV/Å at most from {self.proof}, on a random cluster",
@@ -85,32 +87,26 @@ class WrapReport(Report):
         }
         return facts(rows)
 
-    def _size(self) -> dict[str, str]:
-        """Nothing of a module that was frozen, whose parameters became a part of its code."""
-        model = self.model
-        text = f"{model.nparameters} parameters in {model.dtype}"
-        return {"size": text} if model.nparameters else {}
 
-
-def wrap(
+def convert(
     path: str | PathLike[str],
     output: str | PathLike[str],
     *,
     compiled: bool = False,
     head: str = "",
     elements: Sequence[str] = (),
-) -> WrapReport:
+) -> ConversionReport:
     """Write a model file of another program as one that pair_style pwmlff runs.
 
     Args:
         path: a model file that keeps a contract of this project already, which is copied; a
             checkpoint of MatPL or PWMLFF (.ckpt), of which that of a NEP becomes a nep5.txt; one of
-            CHGNet (.pth.tar), where a Python with CHGNet is on the PATH; a
-            frozen model of DeePMD-kit (.pth, se_e2_a), a MACE model for LAMMPS (-lammps.pt), a
-            compiled or deployed model of NequIP or Allegro (.nequip.pth, .pth), or a deployed one
-            of SevenNet (.pt); with `compiled` a file of kind EDGE, too. Where the commands of MACE,
-            NequIP and SevenNet are on the PATH, a model that MACE pickled (.model), or a package or
-            checkpoint of NequIP or SevenNet: these run the code in the file.
+            CHGNet (.pth.tar), where a Python with CHGNet is on the PATH; a frozen model of
+            DeePMD-kit (.pth, se_e2_a); a MACE model for LAMMPS (-lammps.pt); a compiled or deployed
+            model of NequIP or Allegro (.nequip.pth, .pth); a deployed one of SevenNet (.pt); with
+            `compiled` a file of kind EDGE, too. Where the commands of MACE, NequIP and SevenNet are
+            on the PATH: a model that MACE pickled (.model), or a package or checkpoint of NequIP or
+            SevenNet. These run the code in the file.
         output: the file to write, as a whole or not at all.
         compiled: add machine code of a model of kind EDGE, for this torch and CPUs like this one.
         head: of a pickled MACE model that has several, or the modality of such a checkpoint of
@@ -119,15 +115,15 @@ def wrap(
             many elements.
 
     Raises:
-        Failure: the file is not known, or cannot be brought into a contract or be compiled, or what
-            would be written gives other numbers than the original.
+        Failure: the file is not known, or cannot be brought into a contract or be compiled; or the
+            result gives other numbers than the original.
         OSError: the file cannot be read or written.
     """
     source, target = fspath(path), Path(output)
     quoted(str(target))  # the name is to stand in an input
     foreign = _read(source, compiled, head)
     together = _together(source, foreign, elements)
-    card = {**origin(), "wrapped": {"file": Path(source).name, "family": foreign.family}}
+    card = {**origin(), "converted": {"file": Path(source).name, "family": foreign.family}}
     with drafted(target) as draft:
         if isinstance(foreign.module, Nep):
             if foreign.contents is None:
@@ -141,7 +137,7 @@ def wrap(
             save_model(foreign.module, draft, card, extra, record=False)
         with _naming_source(source, draft):
             clusters, expected = _original(source, draft, foreign)
-            told = {**foreign.told, **(_compile(source, draft) if compiled else {})}
+            notes = {**foreign.notes, **(_compile(source, draft) if compiled else {})}
             chosen = choose(draft, "auto", "exact")
             if compiled and chosen.engine.name != "compiled":
                 raise Failure(f"'{source}' was compiled, but {chosen.reason}; nothing was written")
@@ -149,16 +145,16 @@ def wrap(
                 evaluations = [chosen.engine(cluster) for cluster in clusters]
             differences = _differences(source, foreign, evaluations, expected)
             if self_test.of_file(draft, chosen.info) is None:
-                found = [Numbers(one.atom_energy, one.forces) for one in evaluations]
-                add_self_test(draft, expected, max(map(self_test.difference, found, expected)))
+                numbers = [Numbers(one.atom_energy, one.forces) for one in evaluations]
+                add_self_test(draft, expected, max(map(self_test.difference, numbers, expected)))
             if chosen.engine.name == "fused" and chosen.info.scripted:
                 draft.write_bytes(with_record(draft.read_bytes(), _atom_type(foreign), together))
-            told |= _record(draft, chosen)
-            told |= _speeds(source, chosen, choose(draft, "torchscript") if compiled else None)
+            notes |= _record(draft, chosen)
+            notes |= _speeds(source, chosen, choose(draft, "torchscript") if compiled else None)
         copy_model(draft, target)
     model, engine = model_file.describe_unopened(output), chosen.engine.description
-    return WrapReport(
-        source, fspath(output), foreign.family, model, engine, foreign.basis, *differences, told
+    return ConversionReport(
+        source, fspath(output), foreign.family, model, engine, foreign.basis, *differences, notes
     )
 
 
@@ -169,17 +165,18 @@ def _read(path: str, compiled: bool, head: str) -> Foreign:
         if compiled:
             raise Failure(f"'{path}' is of kind {info.kind}, {FUSED}")
         _require_unchanged(path)
-        note = "needs no wrapping: copied as it is"
-        return Foreign("a model of kind NEP", module, None, told={"note": note}, contents=contents)
+        note = "needs no conversion: copied as it is"
+        return Foreign("a model of kind NEP", module, None, notes={"note": note}, contents=contents)
     try:
         try:
             archive.check(contents)
         except archive.OtherFileError:
             content = saved(contents)
-            made = programs.translate(path, contents, content, head)
-            if made is None and (foreign := _checkpoint(path, contents, content)):
-                return foreign
-            contents = contents if made is None else made
+            translated = programs.translate(path, contents, content, head)
+            for read_saved in (matpl.read, chgnet.read) if translated is None else ():
+                if foreign := read_saved(path, contents, content):
+                    return foreign
+            contents = contents if translated is None else translated
             archive.check(contents)
         else:
             programs.require_no_head(path, head)
@@ -204,13 +201,9 @@ def _read(path: str, compiled: bool, head: str) -> Foreign:
         raise Failure(f"'{path}' is of kind {kind}, {FUSED}")
     if compiled:
         return Foreign(f"kind EDGE, class {class_name}", module, None, single)
-    note = "needs no wrapping: copied"
+    note = "needs no conversion: copied"
     note += "; --compile adds machine code" if kind == "EDGE" else ""
     return Foreign(f"a model of kind {kind}", module, None, single, {"note": note}, contents)
-
-
-def _checkpoint(path: str, contents: bytes, content: Saved) -> Foreign | None:
-    return matpl.read(path, contents, content) or chgnet.read(path, contents, content)
 
 
 def _atom_type(foreign: Foreign) -> list[int]:
@@ -268,9 +261,7 @@ def _speeds(source: str, chosen: Choice, scripted: Choice | None) -> dict[str, s
         ]
     system = f"{len(atoms)} atoms with {neighbors} neighbors each, on one thread"
     text = f"{1e3 * times[0]:.3g} ms for {system}"
-    return {
-        "speed": text + "".join(f"; {1e3 * other:.3g} ms as TorchScript" for other in times[1:])
-    }
+    return {"speed": text + "".join(f"; {1e3 * time:.3g} ms as TorchScript" for time in times[1:])}
 
 
 @contextmanager
@@ -290,8 +281,8 @@ def _original(source: str, draft: Path, foreign: Foreign) -> tuple[list[Atoms], 
     )
     try:
         with archive.time_limit(f"'{source}': its forward on a random cluster"):
-            found = [evaluate(cluster) for cluster in clusters]
-        numbers = [Numbers(one.atom_energy, one.forces) for one in found]
+            results = [evaluate(cluster) for cluster in clusters]
+        numbers = [Numbers(one.atom_energy, one.forces) for one in results]
         if not all(np.isfinite(values).all() for one in numbers for values in one):
             raise ValueError("it gives energies or forces that are no numbers")
     except UNEXPECTED as error:
@@ -313,10 +304,7 @@ def _require_unchanged(path: str) -> None:
 
 
 def _differences(
-    source: str,
-    foreign: Foreign,
-    evaluations: Sequence[Evaluation],
-    expected: Sequence[Numbers],
+    source: str, foreign: Foreign, evaluations: Sequence[Evaluation], expected: Sequence[Numbers]
 ) -> tuple[float, float]:
     """The largest of atomic energies and forces, within what is allowed."""
     worst = {"energies of atoms": 0.0, "forces": 0.0}
