@@ -25,7 +25,7 @@ from pwmlff import devices
 from pwmlff.launch.lmp import Thermo, read_dump, write_data
 from pwmlff.launch.program import PACKAGE_VARIABLES, Program
 from pwmlff.launch.program import find as search
-from systems import save
+from systems import SOME, save
 
 PROGRAMS = Path(sys.executable).parent
 COMMAND = [sys.executable, "-m", "pwmlff"]  # the pwmlff command
@@ -135,6 +135,11 @@ def thorough(*values: object) -> Any:
     return pytest.param(*values, marks=pytest.mark.thorough)
 
 
+def some(systems: Sequence[str] | Mapping[str, object]) -> list[Any]:
+    """Names of systems as values of a parameter, of which SOME always run."""
+    return [name if name in SOME else thorough(name) for name in systems]
+
+
 class Lammps:
     """Runs inputs in a folder of their own."""
 
@@ -198,6 +203,13 @@ class Lammps:
         )
         command = [sys.executable, "-c", prologue + self.engine.in_input(script)]
         run = self._start(command, {**find_lmp().environment, **environment})
+        assert run.returncode == 0, run.output
+        return run
+
+    def run_python(self, script: str, ranks: int) -> Run:
+        """Run a Python program with the module lammps on several ranks; it has to succeed."""
+        command = [PROGRAMS / "mpirun", "-np", str(ranks), *python("-c", script)]
+        run = self._start(command, find_lmp().environment)
         assert run.returncode == 0, run.output
         return run
 

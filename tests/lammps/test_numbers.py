@@ -25,9 +25,8 @@ def symbols(elements) -> str:
     return " ".join(Atoms(numbers=elements).get_chemical_symbols())
 
 
-every_engine = pytest.mark.parametrize(
-    "engine", [name for name in ENGINES if name not in {"automatic", "visible"}]
-)
+NAMED = [name for name in ENGINES if name not in {"automatic", "visible"}]
+every_engine = pytest.mark.parametrize("engine", NAMED)
 same_numbers = pytest.mark.parametrize(
     "engine", [thorough("torchscript"), thorough("exact"), "double"]
 )
@@ -67,22 +66,24 @@ def test_oracle(lammps: Lammps, oracle, ranks):
         assert_equal(lammps, run, expected, prism, f"{k}.dump", k)
 
 
-@every_engine
+@pytest.mark.parametrize("engine", ["automatic"])
 def test_reference(lammps: Lammps):
     """Random models: triclinic, slabs, boxes smaller than the cutoff, atoms without neighbors."""
-    text, prisms = "", []
+    text, prisms, wanted = "", [], []
     for k, system in enumerate(SYSTEMS.values()):
-        atoms = system.atoms()
-        lammps.save(system.model(), f"{k}.pt")
+        model, atoms = system.model(), system.atoms()
+        lammps.save(model, f"{k}.pt")
+        wanted.append(evaluate(model, atoms, elements=system.elements))
         prisms.append(lammps.data(atoms, list(system.elements), f"{k}.data"))
         text += f"clear\n{read(atoms, f'{k}.data')}pair_style pwmlff 1 {k}.pt\n"
         text += f"pair_coeff * * {symbols(system.elements)}\n{MEASURE}run 0\n"
         text += DUMP.replace("atoms", str(k))
-    run = lammps.run(text)
-    for k, (name, system) in enumerate(SYSTEMS.items()):
-        expected = evaluate(system.model(), system.atoms(), elements=system.elements)
-        print(name, end=" ")
-        assert_equal(lammps, run, expected, prisms[k], f"{k}.dump", k)
+    for engine in NAMED:
+        each = Lammps(lammps.folder, ENGINES[engine])
+        run = each.run(text)
+        for k, name in enumerate(SYSTEMS):
+            print(engine, name, end=" ")
+            assert_equal(each, run, wanted[k], prisms[k], f"{k}.dump", k)
 
 
 def test_subset_of_elements_in_other_order(lammps: Lammps):
