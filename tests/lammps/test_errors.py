@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 import re
 from dataclasses import replace
@@ -11,7 +12,7 @@ import torch
 
 import foreign_models
 from edge_models import LennardJones
-from harness import Lammps
+from harness import ENGINES, Lammps
 from systems import SYSTEMS, crystal
 
 BINARY = SYSTEMS["two elements, triclinic"]
@@ -52,8 +53,7 @@ def engine() -> str:
     return "automatic"
 
 
-@pytest.fixture
-def folder(lammps: Lammps) -> Lammps:
+def prepare(lammps: Lammps) -> Lammps:
     """A folder in which SETUP runs, with good and bad model files."""
     model = BINARY.model(isotropic=True)
     lammps.save(model)
@@ -62,6 +62,11 @@ def folder(lammps: Lammps) -> Lammps:
     lammps.data(crystal(1), [8, 72])
     (lammps.folder / "model_devi.out").write_text("of an earlier run\n")
     return lammps
+
+
+@pytest.fixture
+def folder(lammps: Lammps) -> Lammps:
+    return prepare(lammps)
 
 
 def fails(lammps: Lammps, text: str, *words: str) -> None:
@@ -121,10 +126,59 @@ STYLES = {
 }
 
 
+#: One LAMMPS on two ranks meets all inputs: [name, text] in cases.json, what each rank is told in
+#: told.json. Where one rank alone is told, the other one hangs.
+IN_TURN = """
+import json
+from pathlib import Path
+from mpi4py import MPI
+from lammps import lammps
+lmp, told = lammps(cmdargs=["-log", "none", "-screen", "none"]), {}
+for name, text in json.loads(Path("cases.json").read_text()):
+    try:
+        lmp.commands_string("clear\\n" + text)
+        said = ""
+    except Exception as error:
+        said = str(error)
+    told[name] = MPI.COMM_WORLD.allgather(said)
+Path("told.json").write_text(json.dumps(told))
+"""
+
+
+@pytest.fixture(scope="module")
+def told(tmp_path_factory) -> dict[str, list[str]]:
+    """What the ranks are told of each of STYLES and FILES."""
+    lammps = prepare(Lammps(tmp_path_factory.mktemp("errors"), ENGINES["automatic"]))
+    good, cases = (lammps.folder / "model.pt").read_bytes(), []
+    for name, (arguments, _) in STYLES.items():
+        cases.append((name, SETUP.replace("pwmlff model.pt", f"pwmlff {arguments}")))
+    for k, (name, (write, _)) in enumerate(FILES.items()):
+        write(lammps.folder / f"bad{k}.pt", good)
+        cases.append((name, SETUP.replace("pwmlff model.pt", f"pwmlff bad{k}.pt")))
+    (lammps.folder / "cases.json").write_text(json.dumps([*cases, ("sound", SETUP)]))
+    lammps.run_python(IN_TURN, ranks=2)
+    assert (lammps.folder / "model_devi.out").read_text() == "of an earlier run\n"
+    found = json.loads((lammps.folder / "told.json").read_text())
+    assert found.pop("sound") == ["", ""]
+    return found
+
+
+def assert_told(told: dict[str, list[str]], case: str, *words: str) -> None:
+    """All ranks know it, or it would be an `error->one`, which ends the rank."""
+    one, other = told[case]
+    assert one == other and one.count("ERROR") == 1, (one, other)
+    for word in words:
+        assert word in one, one
+
+
 @pytest.mark.parametrize("case", STYLES)
-def test_pair_style(folder: Lammps, case):
-    arguments, words = STYLES[case]
-    fails(folder, SETUP.replace("pwmlff model.pt", f"pwmlff {arguments}"), *words)
+def test_pair_style(told, case):
+    assert_told(told, case, *STYLES[case][1])
+
+
+def test_an_error_ends_all_ranks(folder: Lammps):
+    """As those of the cases do in the program."""
+    fails(folder, SETUP.replace("model.pt", "absent.pt"), "absent.pt", "cannot read")
 
 
 def text_file(path, _):
@@ -241,10 +295,8 @@ FILES = {
 
 
 @pytest.mark.parametrize("case", FILES)
-def test_model_file(folder: Lammps, case):
-    write, words = FILES[case]
-    write(folder.folder / "bad.pt", (folder.folder / "model.pt").read_bytes())
-    fails(folder, SETUP.replace("pwmlff model.pt", "pwmlff bad.pt"), "bad.pt", *words)
+def test_model_file(told, case):
+    assert_told(told, case, f"bad{[*FILES].index(case)}.pt", *FILES[case][1])
 
 
 class Endless(LennardJones):
