@@ -91,7 +91,7 @@ class Run:
         """Virial of the pair style, xx yy zz xy xz yz, eV."""
         return self._log.virial(run=run)
 
-    @property
+    @functools.cached_property
     def _log(self) -> Thermo:
         return Thermo(self.folder / self.log)
 
