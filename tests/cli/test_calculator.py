@@ -102,20 +102,6 @@ def test_numbers(calculator, name):
                 atoms.get_stresses()
 
 
-@pytest.mark.parametrize("precision", ["exact", "double"])
-def test_numerical_derivatives(calculator, precision):
-    """ase's own central differences, of the energy alone."""
-    atoms = BINARY.atoms()
-    atoms.calc = calculator(BINARY.model(isotropic=True), precision=precision)
-    assert atoms.calc.engine == "fused"
-    forces, stress = atoms.get_forces(), atoms.get_stress()
-    scale = np.abs(forces).max(), np.abs(stress).max()
-    numerical = calculate_numerical_forces(atoms, eps=1e-4)
-    np.testing.assert_allclose(forces, numerical, rtol=0, atol=1e-6 * scale[0])
-    numerical = calculate_numerical_stress(atoms, eps=1e-5)
-    np.testing.assert_allclose(stress, numerical, rtol=0, atol=1e-6 * scale[1])
-
-
 @pytest.mark.parametrize("device", ["cpu", "cuda"])
 def test_neighbors_are_kept_only_while_they_hold(calculator, device):
     """A run over moves, cells, elements and numbers of atoms gives what a new calculator gives."""

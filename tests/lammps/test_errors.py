@@ -152,11 +152,6 @@ def test_pair_style(told, case):
     assert_told(told, case, *STYLES[case][1])
 
 
-def test_an_error_ends_all_ranks(folder: Lammps):
-    """As those of the cases do in the program."""
-    fails(folder, SETUP.replace("model.pt", "absent.pt"), "absent.pt", "cannot read")
-
-
 def text_file(path, _):
     path.write_text("not a model\n")
 

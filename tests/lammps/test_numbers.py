@@ -86,20 +86,6 @@ def test_reference(lammps: Lammps):
             assert_equal(each, run, wanted[k], prisms[k], f"{k}.dump", k)
 
 
-def test_subset_of_elements_in_other_order(lammps: Lammps):
-    """Elements that no atom type maps to are not passed to the model; types are in any order."""
-    system = SYSTEMS["three elements, one without atoms"]
-    model, atoms = system.model(), system.atoms()
-    lammps.save(model)
-    prism = lammps.data(atoms, [38, 22])
-    run = lammps.run(
-        f"{read(atoms)}pair_style pwmlff model.pt\npair_coeff * * 38 Ti\n{MEASURE}run 0\n{DUMP}"
-    )
-    expected = evaluate(model, atoms, elements=[22, 38])
-    assert_equal(lammps, run, expected, prism)
-    assert abs(expected.energy - evaluate(model, atoms, elements=system.elements).energy) > 1e-3
-
-
 # A slab: with four ranks along z, two of them own no atom.
 SLAB = """
 units metal
@@ -144,29 +130,6 @@ def assert_same_on_any_number_of_ranks(lammps: Lammps, share: float = 0.0) -> No
 def test_any_number_of_ranks(lammps: Lammps):
     lammps.save(SYSTEMS["two elements, triclinic"].model())
     assert_same_on_any_number_of_ranks(lammps)
-
-
-def test_numdiff(lammps: Lammps):
-    """LAMMPS's own finite differences of the energy, over atoms and over the box."""
-    lammps.save(SYSTEMS["two elements, triclinic"].model(isotropic=True))
-    atoms = crystal(1)
-    lammps.data(atoms, [8, 72])
-    run = lammps.run(
-        f"{read(atoms)}pair_style pwmlff model.pt\npair_coeff * * O Hf\n"
-        "fix force all numdiff 1 1e-4\nfix stress all numdiff/virial 1 1e-4\n"
-        f"{MEASURE}"
-        "thermo_style custom step pe vol c_press[*] f_stress[*]\n"
-        "run 0\n"
-        "write_dump all custom atoms.dump id fx fy fz f_force[1] f_force[2] f_force[3] "
-        "modify format float %.17g\n"
-    )
-    text = (run.folder / "atoms.dump").read_text()
-    columns = np.array([row.split() for row in text.splitlines()[9:]], dtype=float)
-    scale = np.abs(columns[:, 1:4]).max()
-    np.testing.assert_allclose(columns[:, 1:4], columns[:, 4:7], rtol=0, atol=1e-6 * scale)
-    exact, numeric = run.vector("c_press"), run.vector("f_stress")
-    order = [0, 1, 2, 5, 4, 3]  # fix numdiff/virial gives xx yy zz yz xz xy
-    np.testing.assert_allclose(exact, numeric[order], rtol=0, atol=1e-6 * np.abs(exact).max())
 
 
 def heat_flux(model, atoms: Atoms) -> np.ndarray:
