@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import functools
 import os
 import threading
 from collections import Counter
@@ -13,6 +14,8 @@ from typing import Any
 
 import numpy as np
 import pytest
+import typer.main
+import typer.testing
 from ase import Atoms
 
 import dp_oracle
@@ -33,6 +36,7 @@ os.environ |= {
     "MPIR_CVAR_DEVICE_COLLECTIVES": "none",  # those in shared memory never let go of a core
     "MPIR_CVAR_ENABLE_HEAVY_YIELD": "1",
     "MPIR_CVAR_POLLS_BEFORE_YIELD": "50",
+    "OMP_WAIT_POLICY": "PASSIVE",  # the same of threads, in processes that start from here on
 }
 
 
@@ -69,6 +73,14 @@ def members_by_forks() -> Iterator[None]:
     """Let what a command of this process starts of the command come of the server, too."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(interpreter, "pwmlff", forked)
+        yield
+
+
+@pytest.fixture(scope="session", autouse=True)
+def one_tree_of_commands() -> Iterator[None]:
+    """Let typer make the tree of the commands once, and not for each that a test invokes."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(typer.testing, "_get_command", functools.cache(typer.main.get_command))
         yield
 
 

@@ -19,8 +19,9 @@ from contextlib import suppress
 from pathlib import Path
 
 #: What Python or a library reads as it starts: other values need another process.
-AT_START = ("PYTHON", "LD_PRELOAD", "MPL", "OMP_", "OPENBLAS_", "MKL_", "TORCH", "PMI_", "HOME")
+AT_START = ("PYTHON", "LD_PRELOAD", "MPL", "OMP_", "OPENBLAS_", "MKL_", "TORCH", "HOME")
 LATER = ("OMP_NUM_THREADS", "PYTHONPATH")  # these can be given to one that runs
+OF_MPIRUN = "PMI_FD"  # the number of the file by which a rank speaks with mpirun
 IMPORTED = (
     "torch", "torch.jit", "scipy.integrate", "ase.io", "ase.md", "matplotlib.figure", "typer",
     "typer._adapters", "matplotlib.backends.backend_agg", "rich.console", "rich.table",
@@ -44,7 +45,8 @@ def program(path: str, words: list[str]) -> int:
     server = socket.socket(socket.AF_UNIX)
     server.connect(path)
     contents = json.dumps([words, str(Path.cwd()), dict(os.environ)]).encode()
-    socket.send_fds(server, [len(contents).to_bytes(4, "little")], [0, 1, 2])
+    files = [0, 1, 2, *map(int, filter(None, [os.environ.get(OF_MPIRUN)]))]
+    socket.send_fds(server, [len(contents).to_bytes(4, "little")], files)
     signals = {signal.SIGINT, signal.SIGTERM, signal.SIGUSR1, signal.SIGUSR2, signal.SIGHUP}
     signal.pthread_sigmask(signal.SIG_BLOCK, signals)
     server.sendall(contents)
@@ -98,7 +100,7 @@ def serve(path: str) -> None:
 
 def attend(client: socket.socket, known: dict[str, str]) -> None:
     """Start a program and tell how it ends; end it with the one that has asked for it."""
-    head, files, *_ = socket.recv_fds(client, 4, 3)
+    head, files, *_ = socket.recv_fds(client, 4, 4)
     size, contents = int.from_bytes(head, "little"), b""
     while len(contents) < size:
         contents += client.recv(size)
@@ -124,9 +126,11 @@ def attend(client: socket.socket, known: dict[str, str]) -> None:
 
 
 def become(words: list[str], folder: str, environment: dict[str, str], files: list[int]) -> None:
-    for number, file in enumerate(files):
+    for number, file in enumerate(files[:3]):
         os.dup2(file, number)
         os.close(file)
+    if len(files) > 3:
+        environment[OF_MPIRUN] = str(files[3])
     os.environ.clear()
     os.environ.update(environment)
     os.chdir(folder)
@@ -155,6 +159,7 @@ def run() -> None:
     first, *rest = sys.argv
     if first == "-m":
         sys.argv = rest
+        sys.path.insert(0, str(Path.cwd()))
         runpy.run_module(rest[0], run_name="__main__", alter_sys=True)
     elif first == "-c":
         sys.argv = ["-c", *rest[1:]]

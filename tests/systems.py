@@ -129,6 +129,14 @@ SYSTEMS = {
 }
 
 
+#: Boundaries and elements of all sorts, and the last one, in which all switches of nets are on.
+SOME = (
+    "one element, not periodic", "cutoff beyond the box", "two elements, slab",
+    "three elements, one without atoms", "no neighbors", "embedding from width one",
+    "attributes of MatPL", "four elements, all switches",
+)  # fmt: skip
+
+
 _FILES: dict[str, bytes] = {}
 
 

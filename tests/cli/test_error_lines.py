@@ -19,12 +19,11 @@ import typer.main
 from ase.io import write
 
 from genuine import GENUINE
-from harness import PROGRAMS, TIMEOUT, forked, thorough
+from harness import PROGRAMS, TIMEOUT, forked, python, thorough
 from labelled_structures import labelled
 from pwmlff import devices, plugin
 from pwmlff.cli import app
 from pwmlff.commands import base, doctor
-from pwmlff.launch import interpreter
 from pwmlff.report import Failure
 from systems import SYSTEMS
 
@@ -47,7 +46,8 @@ LOG = "units metal\nStep Temp\n 0 1.5\n 10 1.6\nLoop time of 1 on 1 procs for 10
 OF_TEXT = {"data", "module", "lmp", "mpirun"}
 #: Entries that take programs or folders: a few files are enough.
 OTHERS = {"lmp", "mpirun", "plugin", "lammps", "log_dir"}
-SHARE = 20  # of the files that are not genuine, one in so many is fed to an entry
+#: One in so many is fed to an entry, of the damaged and odd files, and of the sound ones.
+SHARE, OF_SOUND = 20, 4
 
 
 @dataclass(frozen=True)
@@ -172,8 +172,11 @@ def test_any_file(tmp_path, pwmlff, files, entry, share):
     others = [*files.damaged, *files.odd]
     if entry.entry.name in OTHERS:
         fed = ["model.pt", "folder.pt", "line.txt", "absent.pt", ""]
-    elif entry.is_argument or share == 1:
-        fed = [*files.sound, *others[ENTRIES.index(entry) % share :: share]]
+    elif share == 1:
+        fed = [*files.sound, *others]
+    elif entry.is_argument:
+        k = ENTRIES.index(entry)
+        fed = [*files.sound[k % OF_SOUND :: OF_SOUND], *others[k % share :: share]]
     else:
         fed = [*files.sound, *others][ENTRIES.index(entry) % share :: share]
     for file in fed:
@@ -333,7 +336,7 @@ app(sys.argv[1:])
 def test_a_fault_of_one_rank(tmp_path, debug):
     """Said once; it ends all ranks."""
     words = [*["--debug"] * debug, "train", "--data", "a.xyz", "--elements", "O", "--dry-run"]
-    command = interpreter.command("import sys" + FAULT, *words)
+    command = python("-c", "import sys" + FAULT, *words)
     done = subprocess.run(
         [PROGRAMS / "mpirun", "-np", "2", *command], cwd=tmp_path, capture_output=True, text=True,
         check=False, timeout=TIMEOUT,

@@ -217,7 +217,7 @@ def change(path: Path, elements: bool) -> None:
     path.write_bytes(with_record(path.read_bytes(), module.atom_type))
 
 
-@pytest.mark.parametrize("kind", ["dp", "nep", "deepmd", "mace"])
+@pytest.mark.parametrize("kind", ["dp", "nep", thorough("deepmd"), "mace"])
 def test_a_file_that_has_changed(pwmlff, tmp_path: Path, kind: str):
     """One weight, or the order of elements: nothing but the numbers of the original tells."""
     path = made(kind, tmp_path)

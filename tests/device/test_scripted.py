@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 import torch
 
 from cpp import compile_and_run
@@ -42,6 +43,7 @@ class Whole(torch.nn.Module):
         return y * self.parameter * self.buffer
 
 
+@pytest.mark.thorough  # a compiler reads torch's headers, as for tests/models/test_kinds.py
 def test_move_module(tmp_path):
     file = tmp_path / "model.pt"
     torch.jit.script(Whole()).save(file)

@@ -5,13 +5,12 @@ from __future__ import annotations
 import os
 import re
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 import sequences
 
-from harness import ENGINES, PROGRAMS
+from harness import ENGINES, PROGRAMS, python
 from pwmlff.launch.program import find as find_lmp
 
 #: How many, and from which number on: PWMLFF_SEQUENCES=10000 PWMLFF_SEED=1000 pytest tests/fuzz
@@ -38,14 +37,7 @@ def run(folder: Path, engine: str, ranks: int, first: int, count: int) -> tuple[
     output = folder / "output"
     with output.open("w") as stream:
         done = subprocess.run(
-            [
-                *start,
-                sys.executable,
-                *("-m", "mpi4py"),
-                sequences.__file__,
-                str(first),
-                str(count),
-            ],
+            [*start, *python("-m", "mpi4py", sequences.__file__, first, count)],
             cwd=folder,
             env={**os.environ, **environment},
             stdin=subprocess.DEVNULL,

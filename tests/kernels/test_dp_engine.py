@@ -159,40 +159,43 @@ def random_atoms(elements, natoms: int, seed: int, length: float = 6.0) -> Atoms
     )
 
 
-@pytest.mark.parametrize("precision", PRECISIONS)
+def check_all(engine, model: DP, frames, scaled: bool = False) -> None:
+    """On each device in each precision: structures with what is expected of them."""
+    for device, precision in itertools.product(DEVICES, PRECISIONS):
+        print(device, precision)  # which of them it was that failed
+        run = Engine(model, precision, device=device)
+        for atoms, wanted in frames:
+            scale = max(1.0, np.abs(wanted.forces).max()) if scaled else 1.0
+            check(run(atoms), wanted, precision, scale)
+
+
 @pytest.mark.parametrize("name", SYSTEMS)
-def test_named_systems(any_engine, name, precision):
+def test_named_systems(name):
     model, atoms = SYSTEMS[name].model(), SYSTEMS[name].atoms()
     expected = evaluate(model, atoms, elements=SYSTEMS[name].elements)
-    check(any_engine(model, precision)(atoms), expected, precision)
+    check_all(engine, model, [(atoms, expected)])
 
 
-@pytest.mark.parametrize("precision", PRECISIONS)
-def test_oracle(any_engine, oracle, precision):
-    run = any_engine(oracle.model, precision)
-    for atoms, expected in oracle.frames:
-        check(run(atoms), expected, precision)
+def test_oracle(oracle):
+    check_all(engine, oracle.model, oracle.frames)
 
 
-@pytest.mark.parametrize("precision", PRECISIONS)
 @pytest.mark.parametrize("seed,width", [*enumerate((8, 12, 25, 33, 50, 64, 100, 128))])
-def test_random_models(any_engine, seed, width, precision):
+def test_random_models(seed, width):
     elements = (8, 72, 1, 14)[: 2 + seed % 3]
     model = random_model(elements, width, seed)
     atoms = random_atoms(elements, 14, seed)
-    check(any_engine(model, precision)(atoms), evaluate(model, atoms), precision)
+    check_all(engine, model, [(atoms, evaluate(model, atoms))])
 
 
-@pytest.mark.parametrize("precision", PRECISIONS)
-@pytest.mark.parametrize("distance", [0.05, 0.3, 0.4, 0.5, 0.7])
-def test_close_pairs(any_engine, distance, precision):
+def test_close_pairs():
     """Atoms on top of each other leave the tables, not the numbers."""
-    model = random_model((8, 72), 25, 0)
-    atoms = random_atoms((8, 72), 12, 1)
-    atoms.positions[1] = atoms.positions[0] + distance * np.array((0.6, 0.0, 0.8))
-    wanted = evaluate(model, atoms)
-    scale = max(1.0, np.abs(wanted.forces).max())
-    check(any_engine(model, precision)(atoms), wanted, precision, scale)
+    model, frames = random_model((8, 72), 25, 0), []
+    for distance in (0.05, 0.3, 0.4, 0.5, 0.7):
+        atoms = random_atoms((8, 72), 12, 1)
+        atoms.positions[1] = atoms.positions[0] + distance * np.array((0.6, 0.0, 0.8))
+        frames.append((atoms, evaluate(model, atoms)))
+    check_all(engine, model, frames, scaled=True)
 
 
 @pytest.mark.parametrize("precision", PRECISIONS)
@@ -504,15 +507,15 @@ def test_chunks(precision, device):
 
 
 @pytest.mark.parametrize("device", [*DEVICES, "cpu:lanes"])
-@pytest.mark.parametrize("precision", PRECISIONS)
 @pytest.mark.parametrize("name", ["two elements, triclinic", "three elements, triclinic"])
-def test_grade(name, precision, device):
+def test_grade(name, device):
     """Against NumPy, and beside energies and forces that are as without it."""
     model, atoms = graded(SYSTEMS[name].model(), 5), SYSTEMS[name].atoms()
-    result = Engine(model, precision, device=device)(atoms)
-    tolerance = {"exact": 1e-11, "double": 1e-8, "mixed": 1e-5}[precision]
-    np.testing.assert_allclose(result.gamma, grade_alone(model, atoms), rtol=tolerance)
-    check(result, evaluate(model, atoms), precision)
+    alone, wanted = grade_alone(model, atoms), evaluate(model, atoms)
+    for precision, tolerance in (("exact", 1e-11), ("double", 1e-8), ("mixed", 1e-5)):
+        result = Engine(model, precision, device=device)(atoms)
+        np.testing.assert_allclose(result.gamma, alone, rtol=tolerance)
+        check(result, wanted, precision)
 
 
 def test_grade_of_other_widths():

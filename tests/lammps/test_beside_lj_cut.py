@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from pathlib import Path
 
 import numpy as np
@@ -55,12 +56,12 @@ CHARGED = (
 )
 
 
-def numbers(run: Run) -> list[np.ndarray]:
-    """Energies of all steps, pressure and forces at the end."""
+def numbers(run: Run, which: int = -1, dump: str = "atoms.dump") -> list[np.ndarray]:
+    """Energies of all steps, pressure and forces at the end of a run command."""
     assert run.returncode == 0, run.output
-    thermo = run.thermo()
+    thermo = run.thermo(which)
     energies = [np.array(thermo[name]) for name in ("PotEng", "TotEng", "Press")]
-    return [*energies, run.vector("c_press"), forces(run.atoms())]
+    return [*energies, run.vector("c_press", which), forces(run.atoms(dump))]
 
 
 def assert_same(ours: list[np.ndarray], theirs: list[np.ndarray], tolerance: float) -> None:
@@ -69,8 +70,8 @@ def assert_same(ours: list[np.ndarray], theirs: list[np.ndarray], tolerance: flo
         np.testing.assert_allclose(one, other, rtol=0, atol=tolerance * np.abs(other).max())
 
 
-def bonded(lammps: Lammps, pair: str, special: str, style: str, ranks: int, then: str = "") -> Run:
-    """Some steps of the chains with one of the two styles."""
+def steps(pair: str, special: str, style: str, then: str = "", dump: str = "atoms.dump") -> str:
+    """The input of some steps of the chains with one of the two styles."""
     words = {
         "special": special, "pair": pair, "name": pair.split(maxsplit=1)[0],
         "coeff": "Ar" if pair == OURS else "1.0 1.0",
@@ -78,22 +79,39 @@ def bonded(lammps: Lammps, pair: str, special: str, style: str, ranks: int, then
     text = (BONDED + style + then).format(**words)
     run = "neigh_modify every 5 delay 0 check no\ntimestep 0.001\nthermo 4\nrun 12\n"
     move = "velocity all create 0.5 7 loop geom\nfix 1 all nve\n"
-    return lammps(f"{text}neighbor 0.3 bin\n{move}{MEASURE}{run}{DUMP}", ranks)
+    end = DUMP.replace("atoms.dump", dump)
+    return f"{text}neighbor 0.3 bin\n{move}{MEASURE}{run}{end}"
+
+
+def bonded(lammps: Lammps, pair: str, special: str, style: str, ranks: int, then: str = "") -> Run:
+    return lammps(steps(pair, special, style, then), ranks)
 
 
 @pytest.mark.parametrize("ranks", [1, 2])
-@pytest.mark.parametrize("style", [ALONE, CHARGED], ids=["alone", "with kspace"])
 @pytest.mark.parametrize(
     "special",
     [
-        "lj/coul 0 0 0", thorough("lj/coul 1 1 1"), thorough("lj 0 0 1 coul 0 0 0"),
-        thorough("lj 0 1 1 coul 1 1 1"), "lj 1 0 1 coul 0 0.5 0.5",
+        ("lj/coul 0 0 0", "lj 1 0 1 coul 0 0.5 0.5"),
+        thorough(("lj/coul 1 1 1", "lj 0 0 1 coul 0 0 0", "lj 0 1 1 coul 1 1 1")),
     ],
-)  # fmt: skip
-def test_special_bonds(lammps: Lammps, special, style, ranks):
-    """Pairs are there or not as special_bonds lj says, whatever LAMMPS keeps in its list."""
-    ours, theirs = (numbers(bonded(lammps, pair, special, style, ranks)) for pair in (OURS, THEIRS))
-    assert_same(ours, theirs, 1e-10)
+)
+def test_special_bonds(lammps: Lammps, special, ranks):
+    """Pairs are there or not as special_bonds lj says, whatever LAMMPS keeps in its list.
+
+    Alone and with kspace, all in one lmp.
+    """
+    cases = [*itertools.product(special, (ALONE, CHARGED), (OURS, THEIRS))]
+    run = lammps.run(
+        "clear\n".join(
+            steps(pair, words, style, dump=f"{k}.dump")
+            for k, (words, style, pair) in enumerate(cases)
+        ),
+        ranks,
+    )
+    for k, (words, _, pair) in enumerate(cases):
+        if pair == OURS:
+            print(words)  # which of them it was that failed
+            assert_same(*(numbers(run, n, f"{n}.dump") for n in (k, k + 1)), 1e-10)
 
 
 @pytest.mark.parametrize("ranks", [1, 2])
@@ -113,17 +131,21 @@ def test_weighted_bonds(lammps: Lammps, style, ranks):
     assert_same(ours, theirs, 1e-10)
 
 
-@pytest.mark.parametrize(
-    "bonds,special,left_out",
-    [(1, "lj/coul 0 0 0", False), (4, "lj/coul 1 1 1", False), (4, "lj/coul 0 1 1", True),
-     (2, "lj/coul 0 0 0", True), (2, "lj/coul 1 0 0", False)],
-)  # fmt: skip
-def test_warning_of_bonds(lammps: Lammps, bonds: int, special: str, left_out: bool):
+def test_warning_of_bonds(lammps: Lammps):
     """Where there are pairs that are left out, and only there; once for all ranks."""
-    (lammps.folder / "chains.data").write_text(chains(bonded=bonds))
-    run = bonded(lammps, OURS, special, ALONE, ranks=2)
-    assert run.returncode == 0, run.output
-    assert run.output.count("sees no neighbors that special_bonds leaves out") == left_out
+    cases = [
+        (1, "lj/coul 0 0 0", False), (4, "lj/coul 1 1 1", False), (4, "lj/coul 0 1 1", True),
+        (2, "lj/coul 0 0 0", True), (2, "lj/coul 1 0 0", False),
+    ]  # fmt: skip
+    text = ""
+    for k, (bonds, special, _) in enumerate(cases):
+        (lammps.folder / f"{k}.data").write_text(chains(bonded=bonds))
+        case = steps(OURS, special, ALONE).replace("chains.data", f"{k}.data")
+        text += f"print 'the next case'\nclear\n{case}"
+    told = lammps.run(text, ranks=2, arguments="-echo none").output.split("the next case\n")[1:]
+    for part, case in zip(told, cases, strict=True):
+        left_out = part.count("sees no neighbors that special_bonds leaves out")
+        assert left_out == case[2], case
 
 
 def test_special_bonds_of_one_style(lammps: Lammps):

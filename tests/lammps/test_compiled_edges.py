@@ -11,7 +11,6 @@ import numpy as np
 import pytest
 import torch
 from test_numbers import assert_equal, assert_same_on_any_number_of_ranks, read
-from torch._inductor import config
 
 from edge_models import MessagePassing
 from harness import Lammps
@@ -35,6 +34,8 @@ def engine() -> str:
 
 def compiler(folder: Path, line: str):
     """Compile with the usual compiler, but have it run this line of a shell script first."""
+    from torch._inductor import config  # slow to import
+
     usual = config.cpp.cxx[1]
     script = folder / Path(usual).name  # torch goes by the name
     script.write_text(f'#!/bin/sh\n{line}\nexec {usual} "$@"\n')
@@ -45,6 +46,8 @@ def compiler(folder: Path, line: str):
 @pytest.fixture(scope="module")
 def models(tmp_path_factory):
     """A file with machine code, and the members that hold it; the file it was made of; another."""
+    from torch._inductor import config
+
     if not hasattr(config.cpp, "march"):
         pytest.skip("this torch compiles for CPUs like this one alone")
     folder = tmp_path_factory.mktemp("compiled")

@@ -144,23 +144,21 @@ def test_copies_of_an_atom_are_one(lammps: Lammps, ranks):
 
 
 @pytest.mark.parametrize("ranks", [1, 2, 4])
-def test_reverse_edges_and_pairs(lammps: Lammps, ranks):
-    """As the model asks for them; the reference finds both in another way."""
-    atoms = crystal(2)
-    model = script(lammps, Bonds([8, 72], 3.4, 2.6))
-    prism = lammps.data(atoms, [8, 72])
-    run = lammps.run(f"{read(atoms)}{STYLE}{MEASURE}run 0\n{DUMP}", ranks)
-    assert_equal(lammps, run, evaluate(model, atoms), prism)
+def test_edges_as_the_model_asks_for_them(lammps: Lammps, ranks):
+    """Reverse edges and pairs, which the reference finds in another way; in order of centers.
 
-
-@pytest.mark.parametrize("ranks", [1, 2, 4])
-def test_edges_in_order_of_centers(lammps: Lammps, ranks):
-    """A model that finds the edges of a center by counting has all of them, whoever owns it."""
-    atoms = crystal(2)
-    model = script(lammps, Angles([8, 72], 3.0))
+    A model that finds the edges of a center by counting has all of them, whoever owns it.
+    """
+    atoms, text = crystal(2), ""
+    models = {"bonds": Bonds([8, 72], 3.4, 2.6), "angles": Angles([8, 72], 3.0)}
     prism = lammps.data(atoms, [8, 72])
-    run = lammps.run(f"{read(atoms)}{STYLE}{MEASURE}run 0\n{DUMP}", ranks)
-    assert_equal(lammps, run, evaluate(model, atoms), prism)
+    for name, model in models.items():
+        script(lammps, model, f"{name}.pt")
+        style = STYLE.replace("model", name)
+        text += f"clear\n{read(atoms)}{style}{MEASURE}run 0\n{DUMP.replace('atoms', name)}"
+    run = lammps.run(text, ranks)
+    for k, (name, model) in enumerate(models.items()):
+        assert_equal(lammps, run, evaluate(model, atoms), prism, f"{name}.dump", k)
 
 
 def test_edges_in_order_of_centers_of_a_hybrid_style(lammps: Lammps):
@@ -398,18 +396,17 @@ ERRORS = {
 }
 
 
-@pytest.mark.parametrize("case", ERRORS)
-def test_errors(lammps: Lammps, case):
-    model, keywords, words = ERRORS[case]
-    script(lammps, model)
+def test_errors(lammps: Lammps):
     lammps.data(crystal(2), [8, 72])
-    style = STYLE.replace("model.pt", f"model.pt {keywords}")
-    run = lammps(f"units metal\nread_data atoms.data\n{style}run 0\n", 2)
-    assert run.returncode != 0
-    errors = [line for line in run.output.splitlines() if "ERROR" in line]
-    assert len(errors) == 1 or all("on proc" in error for error in errors), run.output
-    for word in words:
-        assert word in errors[0]
+    inputs = {}
+    for k, (case, (model, keywords, _)) in enumerate(ERRORS.items()):
+        script(lammps, model, f"{k}.pt")
+        style = STYLE.replace("model.pt", f"{k}.pt {keywords}")
+        inputs[case] = f"units metal\nread_data atoms.data\n{style}run 0\n"
+    for case, error in lammps.errors(inputs).items():
+        assert error.count("ERROR") == 1, case
+        for word in ERRORS[case][2]:
+            assert word in error, (case, error)
 
 
 def test_multi_cutoffs_of_ghosts(lammps: Lammps):

@@ -11,7 +11,7 @@ import torch
 
 import foreign_models
 from edge_models import LennardJones
-from harness import Lammps
+from harness import ENGINES, Lammps
 from systems import SYSTEMS, crystal
 
 BINARY = SYSTEMS["two elements, triclinic"]
@@ -52,8 +52,7 @@ def engine() -> str:
     return "automatic"
 
 
-@pytest.fixture
-def folder(lammps: Lammps) -> Lammps:
+def prepare(lammps: Lammps) -> Lammps:
     """A folder in which SETUP runs, with good and bad model files."""
     model = BINARY.model(isotropic=True)
     lammps.save(model)
@@ -62,6 +61,11 @@ def folder(lammps: Lammps) -> Lammps:
     lammps.data(crystal(1), [8, 72])
     (lammps.folder / "model_devi.out").write_text("of an earlier run\n")
     return lammps
+
+
+@pytest.fixture
+def folder(lammps: Lammps) -> Lammps:
+    return prepare(lammps)
 
 
 def fails(lammps: Lammps, text: str, *words: str) -> None:
@@ -121,10 +125,31 @@ STYLES = {
 }
 
 
+@pytest.fixture(scope="module")
+def told(tmp_path_factory) -> dict[str, str]:
+    """What is said of each of STYLES and FILES."""
+    lammps = prepare(Lammps(tmp_path_factory.mktemp("errors"), ENGINES["automatic"]))
+    good, cases = (lammps.folder / "model.pt").read_bytes(), {"sound": SETUP}
+    for name, (arguments, _) in STYLES.items():
+        cases[name] = SETUP.replace("pwmlff model.pt", f"pwmlff {arguments}")
+    for k, (name, (write, _)) in enumerate(FILES.items()):
+        write(lammps.folder / f"bad{k}.pt", good)
+        cases[name] = SETUP.replace("pwmlff model.pt", f"pwmlff bad{k}.pt")
+    found = lammps.errors(cases)
+    assert (lammps.folder / "model_devi.out").read_text() == "of an earlier run\n"
+    assert not found["sound"]
+    return found
+
+
+def assert_told(told: dict[str, str], case: str, *words: str) -> None:
+    assert told[case].count("ERROR") == 1, told[case]
+    for word in words:
+        assert word in told[case], told[case]
+
+
 @pytest.mark.parametrize("case", STYLES)
-def test_pair_style(folder: Lammps, case):
-    arguments, words = STYLES[case]
-    fails(folder, SETUP.replace("pwmlff model.pt", f"pwmlff {arguments}"), *words)
+def test_pair_style(told, case):
+    assert_told(told, case, *STYLES[case][1])
 
 
 def text_file(path, _):
@@ -241,10 +266,8 @@ FILES = {
 
 
 @pytest.mark.parametrize("case", FILES)
-def test_model_file(folder: Lammps, case):
-    write, words = FILES[case]
-    write(folder.folder / "bad.pt", (folder.folder / "model.pt").read_bytes())
-    fails(folder, SETUP.replace("pwmlff model.pt", "pwmlff bad.pt"), "bad.pt", *words)
+def test_model_file(told, case):
+    assert_told(told, case, f"bad{[*FILES].index(case)}.pt", *FILES[case][1])
 
 
 class Endless(LennardJones):

@@ -5,10 +5,11 @@ from __future__ import annotations
 import pytest
 from ase import Atoms
 
+from harness import some
 from systems import SYSTEMS, System
 
 
-@pytest.fixture(params=SYSTEMS, scope="session")
+@pytest.fixture(params=some(SYSTEMS), scope="session")
 def system(request) -> System:
     """Each of the named systems in turn."""
     return SYSTEMS[request.param]

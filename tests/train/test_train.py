@@ -34,7 +34,7 @@ from rich.console import Console
 from typer.testing import CliRunner
 
 import dp_oracle
-from harness import COMMAND, PROGRAMS, forked, thorough
+from harness import PROGRAMS, forked, python, thorough
 from labelled_structures import labelled, movement, trajectory
 from pwmlff import Calculator, files
 from pwmlff.cli import app
@@ -1179,7 +1179,7 @@ def test_ranks_of_a_launcher_give_the_same_file(data: Path, tmp_path: Path) -> N
     """mpirun with two ranks, against none."""
     words = ["train", "--data", str(data), "--elements", ELEMENTS, *settings("run.epochs=3")]
     found = []
-    for program in (forked(*words), [PROGRAMS / "mpirun", "-np", "2", *COMMAND, *words]):
+    for program in (forked(*words), [PROGRAMS / "mpirun", "-np", "2", *forked(*words)]):
         folder = tmp_path / str(len(found))
         done = subprocess.run(
             [*program, "-o", folder], capture_output=True, text=True, timeout=300, check=False
@@ -1196,9 +1196,16 @@ def test_ranks_of_a_launcher_give_the_same_file(data: Path, tmp_path: Path) -> N
     assert np.array_equal(*found)
 
 
+SMALL_FILES = """
+import resource
+from pwmlff.cli import app
+resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 14, 1 << 14))
+app()
+"""
+
+
 def test_a_full_disk_is_one_error_and_the_checkpoint_stays(data: Path, tmp_path: Path) -> None:
     """No file may be larger than 16 kB here, as where a disk is full."""
-    resource = pytest.importorskip("resource")
     folder = tmp_path / "run"
     command.train(
         None,
@@ -1209,11 +1216,12 @@ def test_a_full_disk_is_one_error_and_the_checkpoint_stays(data: Path, tmp_path:
     before = {path.name: path.read_bytes() for path in folder.glob("*.[np]*")}
     assert {"best.pt", "last.pt", "checkpoint-000001.npz"} <= before.keys()
     done = subprocess.run(
-        [*COMMAND, "train", folder / "run.toml", "--resume", "--set", "run.epochs=2"],
+        python(
+            "-c", SMALL_FILES, "train", folder / "run.toml", "--resume", "--set", "run.epochs=2"
+        ),
         check=False,
         capture_output=True,
         text=True,
-        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 14, 1 << 14)),
     )
     assert done.returncode == 2 and done.stderr.count("error: ") == 1
     assert "best.pt': File too large" in done.stderr
