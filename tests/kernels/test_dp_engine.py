@@ -159,7 +159,7 @@ def random_atoms(elements, natoms: int, seed: int, length: float = 6.0) -> Atoms
     )
 
 
-def check_all(engine, model: DP, frames, scaled: bool = False) -> None:
+def check_all(model: DP, frames, scaled: bool = False) -> None:
     """On each device in each precision: structures with what is expected of them."""
     for device, precision in itertools.product(DEVICES, PRECISIONS):
         print(device, precision)  # which of them it was that failed
@@ -173,11 +173,11 @@ def check_all(engine, model: DP, frames, scaled: bool = False) -> None:
 def test_named_systems(name):
     model, atoms = SYSTEMS[name].model(), SYSTEMS[name].atoms()
     expected = evaluate(model, atoms, elements=SYSTEMS[name].elements)
-    check_all(engine, model, [(atoms, expected)])
+    check_all(model, [(atoms, expected)])
 
 
 def test_oracle(oracle):
-    check_all(engine, oracle.model, oracle.frames)
+    check_all(oracle.model, oracle.frames)
 
 
 @pytest.mark.parametrize("seed,width", [*enumerate((8, 12, 25, 33, 50, 64, 100, 128))])
@@ -185,7 +185,7 @@ def test_random_models(seed, width):
     elements = (8, 72, 1, 14)[: 2 + seed % 3]
     model = random_model(elements, width, seed)
     atoms = random_atoms(elements, 14, seed)
-    check_all(engine, model, [(atoms, evaluate(model, atoms))])
+    check_all(model, [(atoms, evaluate(model, atoms))])
 
 
 def test_close_pairs():
@@ -195,7 +195,7 @@ def test_close_pairs():
         atoms = random_atoms((8, 72), 12, 1)
         atoms.positions[1] = atoms.positions[0] + distance * np.array((0.6, 0.0, 0.8))
         frames.append((atoms, evaluate(model, atoms)))
-    check_all(engine, model, frames, scaled=True)
+    check_all(model, frames, scaled=True)
 
 
 @pytest.mark.parametrize("precision", PRECISIONS)
