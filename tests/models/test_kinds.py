@@ -13,6 +13,7 @@ from ase.build import bulk
 from ase.calculators.lj import LennardJones
 
 from cpp import compiled
+from pwmlff.commands.info import info
 from pwmlff.evaluation import engine, model_file
 from pwmlff.evaluation.calculator import Calculator
 from pwmlff.report import Failure
@@ -48,7 +49,9 @@ def test_family(tmp_path: Path):
     ctypes.CDLL(str(compiled("models/lennard_jones_family.cpp", tmp_path, "-shared", "-fPIC")))
     atoms.calc = Calculator(path)
     assert atoms.calc.engine == "fused"
-    assert model_file.describe_unopened(path).kind == "LJ"
+    (described,) = info([path]).files
+    assert (described.model.kind, described.model.elements) == ("LJ", ["Ar"])
+    assert described.engine.startswith("fused, precision double")
     check(atoms)
     path.write_text("lennard-jones 1 1 0\n")
     with pytest.raises(Failure, match="expected 'lennard-jones EPSILON"):

@@ -11,14 +11,13 @@ from rich.console import Group, RenderableType
 from rich.text import Text
 from typer import Argument, Option
 
-from pwmlff import plugin
+from pwmlff import native, plugin
 from pwmlff.report import Failure, Report, facts, plain
 
 if TYPE_CHECKING:
     import torch
 
     from pwmlff.evaluation import model_file
-    from pwmlff.evaluation.nep_file import Nep
 
 NOT_RUN = "not tried, as that runs the code of the file: --trust does"
 
@@ -206,7 +205,11 @@ def _run(path: Path, precision: str) -> tuple[Described, str]:
     """Describe a file by running its code, and what is wrong with it."""
     from pwmlff.evaluation import model_file, self_test
 
-    module, model = model_file.open_any(path)
+    module = None
+    if native.family_of(model_file.read_any(path)):
+        model = model_file.describe_unopened(path)
+    else:
+        module, model = model_file.open_model(path)
     described, problem = _with_engine(path, precision, module, model)
     if problem:
         return described, f"does not run: {problem}"
@@ -224,7 +227,7 @@ def _run(path: Path, precision: str) -> tuple[Described, str]:
 
 
 def _with_engine(
-    path: Path, precision: str, module: torch.jit.ScriptModule | Nep, model: model_file.ModelInfo
+    path: Path, precision: str, module: torch.jit.ScriptModule | None, model: model_file.ModelInfo
 ) -> tuple[Described, str]:
     """Describe a file with the engine that runs it, and what keeps it from running."""
     from pwmlff.evaluation.engine import choose
