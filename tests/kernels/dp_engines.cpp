@@ -5,8 +5,8 @@
 // finite differences, and the codes for all processors with each other. Exits with 1 where
 // something differs.
 
-#include "families/dp/cpu/cpu_engine.h"
-#include "families/dp/gpu/gpu_engine.h"
+#include "core/gpu/gpu_neighbors.h"
+#include "families/dp/engine.h"
 #include "training/training.h"
 
 #include <array>
@@ -203,10 +203,12 @@ void test_engines()
   for (const char *const set : {"baseline", "avx2", "avx512"}) {
     setenv("PWMLFF_CPU", set, 1);
     for (const auto &precision : precisions) try {
-        const auto engine = make_cpu_engine(network, dp_precision(precision.name), present);
-        const Evaluation &found =
-            engine->evaluate({NCENTERS, NROWS, atoms.x.data(), atoms.species.data(),
-                              atoms.first.data(), atoms.candidate.data(), 2, true, true});
+        const auto engine = make_dp_engine(network, {precision_of(precision.name), present});
+        Input input{NCENTERS,           NROWS,
+                    atoms.x.data(),     atoms.species.data(),
+                    atoms.first.data(), atoms.candidate.data()};
+        input.nthreads = 2;
+        const Evaluation &found = engine->evaluate(input);
         const std::string name = std::string(set) + ", " + precision.name;
         expect_close(name + ": energies", found.atom_energy, energy.data(), NCENTERS,
                      precision.energy);
@@ -223,7 +225,7 @@ void test_engines()
   for (const char *const device : {"cpu", "cpu:lanes"})
     for (const auto &precision : precisions) {
       const auto engine =
-          make_gpu_engine(Device::make(device), network, dp_precision(precision.name), present);
+          make_dp_engine(network, {precision_of(precision.name), present, Device::make(device)});
       GpuNeighbors neighbors(engine->device());
       neighbors.build(NCENTERS, NROWS, NSPECIES, atoms.x.data(), atoms.species.data(), 5.0);
       neighbors.update(atoms.x.data());

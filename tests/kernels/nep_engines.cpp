@@ -4,7 +4,7 @@
 // sets, threads, devices, virials of atoms, species that are absent. Exits with 1 where something
 // differs. Arguments: files of models to try in place of random ones.
 
-#include "families/nep/gpu/nep_gpu_engine.h"
+#include "core/gpu/gpu_neighbors.h"
 #include "families/nep/nep_engine.h"
 #include "families/nep/plain_nep.h"
 #include "families/nep/read_nep.h"
@@ -150,7 +150,7 @@ class Check {
     for (const Cluster &cluster : clusters) {
       const Evaluation wanted = plain.evaluate(cluster.input);
       for (const bool single : {false, true}) {
-        const auto engine = make_nep_engine(plain.network(), single, present);
+        const auto engine = make_nep_engine(plain.network(), {precision(single), present});
         for (const int nthreads : {1, 3}) {
           Input input = cluster.input;
           input.nthreads = nthreads;
@@ -170,8 +170,8 @@ class Check {
       input.ncenters = std::min(input.ncenters, ncenters);
       const Evaluation wanted = plain.evaluate(input);
       for (const bool single : {false, true}) {
-        const auto engine =
-            make_nep_gpu_engine(Device::make(which), plain.network(), single, present, chunk_bytes);
+        const auto engine = make_nep_engine(
+            plain.network(), {precision(single), present, Device::make(which), chunk_bytes});
         GpuNeighbors neighbors(engine->device());
         neighbors.assign(input.ncenters, input.nrows, static_cast<int>(present.size()),
                          input.species, input.first, input.candidate);
@@ -185,6 +185,7 @@ class Check {
   }
 
  private:
+  static Precision precision(bool single) { return single ? Precision::mixed : Precision::exact; }
   std::string label(const std::string &processor, bool single) const
   {
     return name + ", " + processor + (single ? ", mixed: " : ": ");
