@@ -226,13 +226,6 @@ def test_atoms_alone(any_engine, precision):
 
 
 @pytest.mark.parametrize("precision", PRECISIONS)
-def test_no_centers(any_engine, precision):
-    result = any_engine(random_model((8, 72), 12, 2), precision)(Atoms())
-    assert result.forces.shape == (0, 3)
-    assert not result.virial.any()
-
-
-@pytest.mark.parametrize("precision", PRECISIONS)
 def test_subset_of_species(any_engine, precision):
     """The number of species that take part divides the descriptor; slots of others are ignored."""
     model = random_model((8, 72, 1), 16, 4)
@@ -241,20 +234,6 @@ def test_subset_of_species(any_engine, precision):
     check(result, evaluate(model, atoms, elements=(8, 1)), precision)
     with pytest.raises(ValueError, match=r"center \d+ is of species 0, .* take part"):
         any_engine(model, precision, elements=(72, 1))(atoms)
-
-
-def test_bystanders(any_engine):
-    """Rows of species -1 get no energy and no force, and nothing depends on them."""
-    model = random_model((8, 72), 16, 5)
-    atoms = random_atoms((8, 72), 10, 5)
-    with_others = atoms.copy()
-    with_others += Atoms("Ar3", positions=np.random.default_rng(0).random((3, 3)) * 5)
-    run = any_engine(model, "double")
-    alone, together = run(atoms), run(with_others)
-    np.testing.assert_allclose(together.atom_energy[:10], alone.atom_energy, rtol=0, atol=1e-13)
-    np.testing.assert_allclose(together.forces[:10], alone.forces, rtol=0, atol=1e-12)
-    assert not together.atom_energy[10:].any()
-    assert not together.forces[10:].any()
 
 
 @pytest.mark.parametrize("nthreads", [1, 2])
@@ -268,21 +247,6 @@ def test_overflow(any_engine, precision, nthreads):
     atoms.positions[5] += (0, 20, 0)
     expected = evaluate(model, atoms, elements=[8, 72])
     check(any_engine(model, precision)(atoms, nthreads), expected, precision)
-
-
-@pytest.mark.parametrize("precision", PRECISIONS)
-def test_threads_and_repetition(precision):
-    model = random_model((8, 72), 25, 7)
-    atoms = random_atoms((8, 72), 40, 7, length=9.0)
-    run = Engine(model, precision)
-    single, again = run(atoms), run(atoms)
-    double, twice = run(atoms, 2), run(atoms, 2)
-    for name in (name for name, value in vars(single).items() if value is not None):
-        assert np.array_equal(getattr(single, name), getattr(again, name)), name
-        assert np.array_equal(getattr(double, name), getattr(twice, name)), name
-        np.testing.assert_allclose(getattr(double, name), getattr(single, name), rtol=0, atol=1e-11)
-    assert np.array_equal(single.atom_energy, double.atom_energy)
-    check(run(atoms, 64), evaluate(model, atoms), precision)
 
 
 def test_a_refused_list_changes_nothing():
@@ -327,37 +291,6 @@ def test_two_callers():
 
 
 @pytest.mark.parametrize("precision", PRECISIONS)
-def test_block_of_an_atom_does_not_matter(precision):
-    """The same atom gives the same energy, bit by bit, whatever atoms are computed beside it."""
-    model = random_model((8, 72), 25, 8)
-    atoms = random_atoms((8, 72), 19, 8)
-    run = Engine(model, precision)
-    whole = run(atoms).atom_energy
-    rows = AtomsAndGhosts.find(atoms, run.elements, run.cutoff + SKIN)
-    part = run.evaluate(replace(rows, first=rows.first[: 7 * 2 + 1]))
-    assert np.array_equal(part.atom_energy, whole[:7])
-
-
-@pytest.mark.parametrize("precision", ["exact", "double"])
-def test_forces_are_derivatives(any_engine, precision):
-    """Central differences of the engine's own energy."""
-    model = random_model((8, 72), 25, 9)
-    atoms = random_atoms((8, 72), 8, 9)
-    run = any_engine(model, precision)
-    forces = run(atoms).forces
-    step = 1e-4
-    for atom in range(3):
-        for axis in range(3):
-            energies = []
-            for sign in (-1, 1):
-                moved = atoms.copy()
-                moved.positions[atom, axis] += sign * step
-                energies.append(run(moved).atom_energy.sum())
-            slope = (energies[1] - energies[0]) / (2 * step)
-            assert -slope == pytest.approx(forces[atom, axis], abs=1e-6, rel=1e-6)
-
-
-@pytest.mark.parametrize("precision", PRECISIONS)
 def test_virials(any_engine, precision):
     """Per-atom virials sum to the total; a neighbor gets all of a term, or half of it."""
     model = random_model((8, 72), 25, 10)
@@ -395,23 +328,6 @@ def test_table():
     assert (exact["table_bytes"], exact["table_error"]) == (0, [0.0, 0.0])
     assert 0 < mixed["table_bytes"] < double["table_bytes"]
     assert max(double["table_error"]) < 1e-6
-
-
-@pytest.mark.parametrize("isa", ["baseline", "avx2", "avx512"])
-def test_instruction_sets(isa, monkeypatch):
-    """Every instruction set of this processor gives the same numbers; others are an error."""
-    model = random_model((8, 72), 25, 3)
-    atoms = random_atoms((8, 72), 21, 3)
-    monkeypatch.setenv(CPU_VARIABLE, isa)
-    try:
-        runs = [Engine(model, precision) for precision in PRECISIONS]
-    except ValueError as error:
-        assert "this processor runs" in str(error)
-        pytest.skip(f"this processor does not run {isa}")
-    wanted = evaluate(model, atoms)
-    for precision, run in zip(PRECISIONS, runs, strict=True):
-        assert run.core.facts["processor"] == isa
-        check(run(atoms), wanted, precision)
 
 
 def test_best_instruction_set(monkeypatch):

@@ -56,21 +56,6 @@ def test_random_shapes(tmp_path: Path, seed: int, precision: str):
     assert_same(tmp_path / "model.pt", structure(shape.elements), precision)
 
 
-@pytest.mark.parametrize("processor", ["baseline", "avx2", "avx512"])
-def test_processors_and_threads(tmp_path: Path, monkeypatch, processor: str):
-    """The code for each processor that this one is, in float32 with its wider vectors, too."""
-    monkeypatch.setenv("PWMLFF_CPU", processor)
-    shape = Shape(channels=13, density=True)
-    save(tmp_path / "model.pt", shape)
-    try:
-        for precision in TOLERANCES:
-            assert_same(tmp_path / "model.pt", structure(shape.elements), precision, nthreads=3)
-    except Failure as error:
-        if "this processor runs" not in str(error):
-            raise
-        pytest.skip(f"this processor has no {processor}")
-
-
 #: What the file may hold in the place of its arrays, and what is said of it.
 DAMAGED = {
     "cut off": (lambda text: text[:-8], "bytes of numbers, expected"),

@@ -1,4 +1,4 @@
-"""The plain evaluation of NEP: numbers of NEP_CPU, finite differences, symmetries, cutoffs."""
+"""The plain evaluation of NEP: numbers of NEP_CPU, temperature, cutoffs."""
 
 from __future__ import annotations
 
@@ -12,7 +12,6 @@ from nep_files import FORCE, HEADS, REFERENCES, random_structure, random_text, r
 from nep_parser import parse_nep
 from pwmlff.evaluation.nep_reference import evaluate_nep
 
-STEP = 1e-4  # angstrom, and of strain
 TEMPERATURE = 300.0  # K
 
 
@@ -32,56 +31,6 @@ def model(request) -> PlainNep:
     return PlainNep(random_text(HEADS[request.param]))
 
 
-def energy(model: PlainNep, atoms: Atoms) -> float:
-    return model.evaluate(atoms, TEMPERATURE).energies.sum()
-
-
-def derivative(energy_at) -> float:
-    """By central differences of fourth order."""
-    near, far = (energy_at(k * STEP) - energy_at(-k * STEP) for k in (1, 2))
-    return (8 * near - far) / (12 * STEP)
-
-
-def test_forces_are_derivatives(model: PlainNep):
-    atoms = random_structure(model.elements)
-    found = model.evaluate(atoms, TEMPERATURE)
-    assert abs(found.forces.sum(axis=0)).max() < 1e-10
-    scale = max(1.0, abs(found.forces).max())
-    for atom, axis in ((0, 0), (3, 1), (7, 2)):
-
-        def moved(step: float, atom=atom, axis=axis) -> float:
-            trial = atoms.copy()
-            trial.positions[atom, axis] += step
-            return energy(model, trial)
-
-        assert abs(derivative(moved) + found.forces[atom, axis]) < 1e-8 * scale
-
-
-def test_virials_are_derivatives(model: PlainNep):
-    atoms = random_structure(model.elements)
-    found = model.evaluate(atoms, TEMPERATURE)
-    scale = max(1.0, abs(found.virial).max())
-    for row, column in ((0, 0), (0, 1), (2, 1)):
-
-        def strained(step: float, row=row, column=column) -> float:
-            strain = np.eye(3)
-            strain[row, column] += step
-            trial = atoms.copy()
-            trial.set_cell(atoms.cell.array @ strain, scale_atoms=True)
-            return energy(model, trial)
-
-        assert abs(derivative(strained) + found.virial[row, column]) < 1e-8 * scale
-
-
-def test_virials_of_atoms_add_up(model: PlainNep):
-    found = model.evaluate(random_structure(model.elements), TEMPERATURE)
-    scale = max(1.0, abs(found.virial).max())
-    total = found.virial.ravel()[[0, 4, 8, 1, 2, 5]]
-    assert abs(found.virial - found.virial.T).max() < 1e-12 * scale
-    assert abs(found.centroid_virials.sum(axis=0) - found.virial).max() < 1e-12 * scale
-    assert abs(found.atom_virials.sum(axis=0) - total).max() < 1e-12 * scale
-
-
 def test_virials_of_an_atom(model: PlainNep):
     """Two atoms: each term half to both, or to the neighbor, which is the other one."""
     atoms = Atoms([model.elements[0], model.elements[-1]], [[0, 0, 0], [1.1, 1.3, -1.2]])
@@ -89,32 +38,6 @@ def test_virials_of_an_atom(model: PlainNep):
     assert np.allclose(found.atom_virials[0], found.atom_virials[1], rtol=1e-13)
     both = found.centroid_virials.sum(axis=0)
     assert np.allclose(both, np.outer(atoms.positions[1], found.forces[1]), atol=1e-12)
-
-
-def test_rotations(model: PlainNep):
-    atoms = random_structure(model.elements)
-    turn = np.linalg.qr(np.random.default_rng(4).normal(size=(3, 3)))[0]  # and a reflection
-    turned = Atoms(atoms.numbers, atoms.positions @ turn, cell=atoms.cell.array @ turn, pbc=True)
-    found, other = (model.evaluate(a, TEMPERATURE) for a in (atoms, turned))
-    scale = max(1.0, abs(found.forces).max(), abs(found.energies).max())
-    assert abs(other.energies - found.energies).max() < 1e-12 * scale
-    assert abs(other.forces - found.forces @ turn).max() < 1e-12 * scale
-
-
-def test_candidates_beyond_the_cutoff(model: PlainNep):
-    atoms = random_structure(model.elements)
-    found = model.evaluate(atoms, TEMPERATURE)
-    wider = model.evaluate(atoms, TEMPERATURE, listed=model.cutoff + 1.0)
-    assert abs(found.energies - wider.energies).max() < 1e-12 * max(1, abs(found.energies).max())
-
-
-def test_other_elements_take_no_part(model: PlainNep):
-    atoms = random_structure(model.elements)
-    with_other = atoms + Atoms(["Xe"], [[1.0, 2.0, 3.0]])
-    found, other = (model.evaluate(a, TEMPERATURE) for a in (atoms, with_other))
-    assert other.energies[-1] == 0.0
-    assert not other.forces[-1].any()
-    assert np.allclose(other.forces[:-1], found.forces, rtol=1e-13, atol=1e-13)
 
 
 def test_temperature():

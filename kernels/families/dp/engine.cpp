@@ -35,6 +35,7 @@ class DPCpuEngine : public DPEngine {
 DPEngine::DPEngine(DPNetwork network, const EngineSettings &settings) :
     FusedEngine(settings.device),
     network_(std::move(network)),
+    taking_part(settings.present),
     present(network_.with_slots(settings.present)),
     splines(network_, settings.precision, present)
 {

@@ -25,7 +25,8 @@ class DPEngine : public FusedEngine {
   DPEngine(DPNetwork network, const EngineSettings &settings);
 
   const DPNetwork network_;
-  const std::vector<bool> present;    // [nspecies] those with slots
+  const std::vector<bool> taking_part;    // [nspecies]
+  const std::vector<bool> present;        // [nspecies] those with slots
   DPTables splines;                   // the derived class takes the coefficients
   Evaluation result;
 };

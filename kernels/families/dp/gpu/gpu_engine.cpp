@@ -194,7 +194,7 @@ template <class T> class DPGpuEngine : public DPEngine {
   // Centers sorted by species, and cut into blocks for the fitting nets and chunks for the rest.
   void make_blocks(const GpuNeighbors &neighbors)
   {
-    const Centers centers(neighbors.species_of_rows().data(), neighbors.ncenters(), present);
+    const Centers centers(neighbors.species_of_rows().data(), neighbors.ncenters(), taking_part);
     choose_fit_atoms(neighbors.ncenters());
     stride = std::max(1, neighbors.most_candidates());
     constexpr std::size_t edge_bytes = 2 * sizeof(int) + 10 * sizeof(T);
