@@ -13,9 +13,9 @@ row 1 the neighbor j), differentiable to any order, float32 and float64:
 - ``edge_atom_virial(edge_vec, edge_grad, edge_index, nall, centroid) -> [nall, 3, 3]``: each term
   half to both ends, or (centroid) all to the neighbor
 
-``torch.classes.pwmlff.DPTraining`` has gradients of energies, forces and virials of a Deep Potential
-by its parameters. Its methods are described in models/ops/, and one thread may call them at a time.
-What opens model files, networks and engines is :mod:`pwmlff.native`.
+``torch.classes.pwmlff.DPTraining`` has gradients of energies, forces and virials of a Deep
+Potential by its parameters. Its methods are described in models/ops/, and one thread may call them
+at a time. What opens model files, networks and engines is :mod:`pwmlff.native`.
 """
 
 from __future__ import annotations

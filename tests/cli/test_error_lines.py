@@ -19,11 +19,12 @@ import typer.main
 from ase.io import write
 
 from genuine import GENUINE
-from harness import PROGRAMS, TIMEOUT, forked, python, thorough
+from harness import PROGRAMS, TIMEOUT, forked, thorough
 from labelled_structures import labelled
 from pwmlff import devices, plugin
 from pwmlff.cli import app
 from pwmlff.commands import base, doctor
+from pwmlff.launch import interpreter
 from pwmlff.report import Failure
 from systems import SYSTEMS
 
@@ -336,7 +337,7 @@ app(sys.argv[1:])
 def test_a_fault_of_one_rank(tmp_path, debug):
     """Said once; it ends all ranks."""
     words = [*["--debug"] * debug, "train", "--data", "a.xyz", "--elements", "O", "--dry-run"]
-    command = python("-c", "import sys" + FAULT, *words)
+    command = interpreter.command("import sys" + FAULT, *words)  # no server: exit codes count
     done = subprocess.run(
         [PROGRAMS / "mpirun", "-np", "2", *command], cwd=tmp_path, capture_output=True, text=True,
         check=False, timeout=TIMEOUT,

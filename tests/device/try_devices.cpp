@@ -19,7 +19,7 @@
 #include <utility>
 
 using namespace pwmlff::models;
-using pair_pwmlff::Piece, pair_pwmlff::Share, pair_pwmlff::Trial;
+using pair_pwmlff::Piece, pair_pwmlff::Share, pair_pwmlff::DeviceTrial;
 
 namespace {
 
@@ -68,8 +68,8 @@ void trial(int argc, char **argv)
     share.species.push_back(0);
     share.x.insert(share.x.end(), {k + 0.5, 0.0, 0.0});
   }
-  const Trial found = pair_pwmlff::try_devices(MPI_COMM_WORLD, gpu, cpu, std::move(share), 0.0, 1,
-                                               [] { return now; });
+  const DeviceTrial found = pair_pwmlff::try_devices(MPI_COMM_WORLD, gpu, cpu, std::move(share),
+                                                     0.0, 1, [] { return now; });
   for (int turn = 0; turn < size; ++turn) {
     MPI_Barrier(MPI_COMM_WORLD);
     if (turn != rank) continue;

@@ -27,7 +27,7 @@ class DPEngine : public FusedEngine {
   const DPNetwork network_;
   const std::vector<bool> taking_part;    // [nspecies]
   const std::vector<bool> present;        // [nspecies] those with slots
-  DPTables splines;                   // the derived class takes the coefficients
+  DPTables splines;                       // the derived class takes the coefficients
   Evaluation result;
 };
 

@@ -11,7 +11,7 @@ from rich.console import Group, RenderableType
 from rich.text import Text
 from typer import Argument, Option
 
-from pwmlff import native, plugin
+from pwmlff import plugin
 from pwmlff.report import Failure, Report, facts, plain
 
 if TYPE_CHECKING:
@@ -203,6 +203,7 @@ def info(
 
 def _run(path: Path, precision: str) -> tuple[Described, str]:
     """Describe a file by running its code, and what is wrong with it."""
+    from pwmlff import native
     from pwmlff.evaluation import model_file, self_test
 
     module = None
