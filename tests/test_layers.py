@@ -1,14 +1,17 @@
-"""How the Python package is layered: which module imports which, and what things are called."""
+"""How Python and C++ are layered: what imports or includes what, and what things are called."""
 
 from __future__ import annotations
 
 import ast
+import re
 from collections import defaultdict
 from collections.abc import Iterator
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
-PACKAGE = Path(__file__).resolve().parents[1] / "python" / "pwmlff"
+ROOT = Path(__file__).resolve().parents[1]
+PACKAGE = ROOT / "python" / "pwmlff"
+INCLUDE = re.compile(r'#include "([^"]+)"')
 #: From below: a module imports from layers below its own, and from its own folder. What stands in
 #: one layer knows nothing of the others there.
 LAYERS = (
@@ -91,3 +94,46 @@ def test_no_two_things_have_one_name():
             if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
                 places[node.name].append(module)
     assert {name: where for name, where in places.items() if len(where) > 1} == {}
+
+
+#: Of C++ by folder: what files there include beside their own.
+INCLUDES = {
+    "kernels/core": (),
+    "kernels/math": ("kernels/core",),
+    "kernels/families": ("kernels/core",),
+    "kernels/families/*": ("kernels/core", "kernels/math"),
+    "kernels/training": ("kernels/core", "kernels/math", "kernels/families/dp"),
+    "kernels/archive": ("kernels/core",),
+    "kernels/placement": ("kernels/core",),
+    "kernels/optimizer": (),
+    "models": ("kernels",),
+    "pair_pwmlff": ("models", "kernels"),
+}
+
+
+def part(path: Path) -> str:
+    """The folder of those of INCLUDES."""
+    first, second, third, *_ = (*path.relative_to(ROOT).parts, "", "")
+    if first != "kernels":
+        return first
+    return "/".join(
+        [
+            first,
+            second,
+            *[third] * (second == "families" and (ROOT / first / second / third).is_dir()),
+        ]
+    )
+
+
+def test_includes_go_downwards():
+    upwards = []
+    for folder in ("kernels", "models", "pair_pwmlff"):
+        for path in (p for p in (ROOT / folder).rglob("*") if p.suffix in {".h", ".cpp", ".cu"}):
+            own = part(path)
+            allowed = INCLUDES.get(own) or INCLUDES.get(f"{own.rpartition('/')[0]}/*", ())
+            for name in INCLUDE.findall(path.read_text()):
+                candidates = [path.parent / name, ROOT / "kernels" / name, ROOT / name]
+                found = next((c.resolve() for c in candidates if c.exists()), None)
+                if found and not part(found).startswith((own, *allowed)):
+                    upwards.append((str(path.relative_to(ROOT)), name))
+    assert not upwards

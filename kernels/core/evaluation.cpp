@@ -2,7 +2,6 @@
 
 #include "evaluation.h"
 
-#include "../families/dp/pair_terms.h"
 #include "cpu/instruction_set.h"
 #include "device.h"
 #include "virial_terms.h"

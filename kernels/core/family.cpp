@@ -2,16 +2,9 @@
 
 #include "family.h"
 
-#include "../families/families.h"
-
-#include <algorithm>
 #include <stdexcept>
 
 namespace pwmlff {
-
-#define PWMLFF_DECLARE(name) extern const Family name##_family;
-PWMLFF_FAMILIES(PWMLFF_DECLARE)
-#undef PWMLFF_DECLARE
 
 Network::~Network() = default;
 
@@ -23,37 +16,6 @@ Precision precision_of(const std::string &name)
   if (name == "double") return Precision::tables;
   if (name == "mixed") return Precision::mixed;
   throw std::invalid_argument("precision is '" + name + "', expected exact, double or mixed");
-}
-
-std::vector<const Family *> &families()
-{
-#define PWMLFF_ADDRESS(name) &name##_family,
-  static std::vector<const Family *> all = {PWMLFF_FAMILIES(PWMLFF_ADDRESS)};
-#undef PWMLFF_ADDRESS
-  return all;
-}
-
-const Family *family_of_file(std::string_view contents)
-{
-  const auto found = std::ranges::find_if(families(), [&](const Family *family) {
-    return family->recognizes && family->recognizes(contents);
-  });
-  return found == families().end() ? nullptr : *found;
-}
-
-Arrays import_file(const std::string &name, std::string_view contents)
-{
-  for (const Family *const family : families())
-    if (family->name == name && family->import) return family->import(contents);
-  throw std::invalid_argument("there are no files of a family '" + name + "'");
-}
-
-std::unique_ptr<Network> read_network(const Arrays &arrays)
-{
-  for (const Family *const family : families())
-    if (family->name == arrays.family()) return family->read(arrays);
-  throw std::runtime_error("its arrays for the fused engine are of a family '" + arrays.family() +
-                           "' that is unknown here");
 }
 
 }    // namespace pwmlff

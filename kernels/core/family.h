@@ -7,7 +7,7 @@
 //   *.cpp          compiled once, family.cpp with the Family among them
 //   cpu/*.cpp      compiled once for each instruction set (cpu/simd.h): programs (cpu/program.h)
 //   gpu/*.cpp, gpu/*.cu    code for GPUs, if there is any
-// tests/kernels/lennard_jones.cpp is a whole small one.
+// tests/kernels/lennard_jones/family.cpp is a whole small one.
 
 #pragma once
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 
-// Numbers of the real spherical harmonics, of which the formulas are in cpu/sphere.h.
+// Numbers of the real spherical harmonics, of which the formulas are in sphere.h.
 
 #pragma once
 

@@ -4,7 +4,7 @@
 // driver (driver.h) has all else: blocks of centers, threads, exchange between ranks, sums.
 //
 // A program is compiled once per instruction set (simd.h), so nothing of the standard library
-// stands in its interface. tests/kernels/lennard_jones.cpp is a whole small one.
+// stands in its interface. tests/kernels/lennard_jones/family.cpp is a whole small one.
 
 #pragma once
 

@@ -12,7 +12,7 @@
 namespace pwmlff {
 namespace {
 
-// Component m + l of degree l, as e3nn orders them, is this one of families/nep/cpu/sphere.h, and
+// Component m + l of degree l, as e3nn orders them, is this one of math/sphere.h, and
 // the sign between the two: that one has the phase of Condon and Shortley.
 int place_of(int l, int component, double &sign)
 {

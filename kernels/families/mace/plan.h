@@ -30,7 +30,7 @@ struct MacePolynomial {
 
 struct MaceLayerPlan {
   /// [paths] those of A[m1*(2L+1) + M], in ascending order of the target. Harmonics are those of
-  /// families/nep/cpu/sphere.h behind one that is 1, with the axes (z, x, y) of e3nn as (x, y, z).
+  /// math/sphere.h behind one that is 1, with the axes (z, x, y) of e3nn as (x, y, z).
   std::vector<std::vector<MaceCoupling>> couplings;
   std::vector<MacePolynomial> polynomials;    // of all components of B
 };

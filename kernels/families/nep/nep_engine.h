@@ -4,7 +4,7 @@
 //
 // Series of Chebyshev polynomials are summed over the neighbors of a species before the
 // coefficients multiply them (radial part), or folded for each pair of species (angular part);
-// harmonics are real (cpu/sphere.h). Precision mixed has all in float32 but positions and their
+// harmonics are real (math/sphere.h). Precision mixed has all in float32 but positions and their
 // differences, ZBL, and sums over atoms.
 
 #pragma once

@@ -21,7 +21,7 @@ struct NepSeries {
 };
 
 /// factor A_i A_j A_k, of real components of moments: i, j, k are places of (l, m) as in
-/// cpu/sphere.h.
+/// math/sphere.h.
 struct NepProduct {
   int i, j, k;
   double factor;

@@ -7,7 +7,7 @@
 #pragma once
 
 #include "../../../core/cpu/simd.h"
-#include "../../nep/cpu/sphere.h"
+#include "../../../math/sphere.h"
 #include "../plan.h"
 
 #include <memory>

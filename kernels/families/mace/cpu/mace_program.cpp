@@ -9,7 +9,6 @@
 #include "mace_program.h"
 
 #include "../../../core/virial_terms.h"
-#include "../../dp/pair_terms.h"
 #include "packed.h"
 
 #include <memory>

@@ -7,11 +7,11 @@
 #include "nep_gradient.h"
 
 #include "../../../core/cpu/program.h"
+#include "../../../math/sphere.h"
 #include "invariants.h"
 #include "nep_program.h"
 #include "neurons.h"
 #include "shell.h"
-#include "sphere.h"
 
 #include <memory>
 

@@ -5,11 +5,11 @@
 
 #include "nep_program.h"
 
+#include "../../../math/sphere.h"
 #include "../../../math/zbl.h"
 #include "invariants.h"
 #include "neurons.h"
 #include "shell.h"
-#include "sphere.h"
 
 #include <memory>
 

@@ -60,7 +60,7 @@ template <class T> struct NepFunctions {
   }
 };
 
-/// Real harmonics by their places, with the formulas and the order of cpu/sphere.h.
+/// Real harmonics by their places, with the formulas and the order of math/sphere.h.
 /// @param sphere  of the model
 /// @param u       [3] of length 1
 /// @param write   (place, value)

@@ -6,7 +6,7 @@
 //   R_l,0    = Y_l0
 //   R_l,2m-1 = sqrt(2) Re Y_lm,   R_l,2m = sqrt(2) Im Y_lm        m = 1 .. l
 //
-// with Y_lm of ../harmonics.h, so that the sum over m of |A_lm|^2 is the sum of squares of the real
+// with Y_lm of harmonics.h, so that the sum over m of |A_lm|^2 is the sum of squares of the real
 // components. R_l starts at l^2 - 1; there is no R_0. They are written as
 //
 //   R = Q_lm(z) Re or Im (x + i y)^m,   Q_lm = s_lm d^m P_l/dz^m
@@ -15,8 +15,8 @@
 
 #pragma once
 
-#include "../../../core/cpu/simd.h"
-#include "../../../math/sphere_constants.h"
+#include "../core/cpu/simd.h"
+#include "sphere_constants.h"
 
 namespace pwmlff::PWMLFF_ISA::nep {
 
