@@ -124,8 +124,8 @@ def test_the_engine_is_there_for_each(build: Path):
 
 
 @pytest.mark.parametrize("name", ["avx2", "avx512"])
-def test_names_of_the_backends(build: Path, name: str):
-    folder = build / "kernels/CMakeFiles" / f"pwmlff_dp_{name}.dir"
+def test_names_of_the_programs(build: Path, name: str):
+    folder = build / "kernels/CMakeFiles" / f"pwmlff_{name}.dir"
     assert list(folder.rglob("*.o"))
     assert shared_functions(folder) == []
 
