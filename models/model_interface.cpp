@@ -25,12 +25,11 @@ namespace {
 
 std::string described(const Model &model)
 {
-  const auto truth = [](bool value) { return value ? "true" : "false"; };
   return "{\"name\": " + pwmlff::json_text(model.name()) +
          ", \"description\": " + pwmlff::json_text(model.engine()) +
          ", \"passed_over\": " + pwmlff::json_text(model.passed_over()) +
-         ", \"has_atom_virial\": " + truth(model.has_atom_virial()) +
-         ", \"has_grade\": " + truth(model.has_grade()) + "}";
+         ", \"has_atom_virial\": " + pwmlff::json_truth(model.has_atom_virial()) +
+         ", \"has_grade\": " + pwmlff::json_truth(model.has_grade()) + "}";
 }
 
 /// @return 0; 1 where TorchScript has to run and cannot; -1 for an error, of whose text the first

@@ -56,8 +56,6 @@ std::size_t product(const std::vector<std::size_t> &shape)
 
 }    // namespace
 
-bool Arrays::recognizes(std::string_view contents) { return contents.starts_with(START); }
-
 Arrays Arrays::read(std::string_view contents)
 {
   const std::string_view head = next_line(contents);
@@ -122,16 +120,8 @@ const Array &Arrays::get(const std::string &name, const std::vector<std::ptrdiff
   const auto fits = [](std::ptrdiff_t wanted, std::size_t is) {
     return wanted < 0 || is == static_cast<std::size_t>(wanted);
   };
-  if (!std::ranges::equal(shape, given, fits)) {
-    const auto text = [](const auto &dimensions) {
-      std::string list;
-      for (const auto dimension : dimensions)
-        list += (list.empty() ? "" : ", ") +
-                (static_cast<std::ptrdiff_t>(dimension) < 0 ? "any" : std::to_string(dimension));
-      return "[" + list + "]";
-    };
-    fail(name + " has shape " + text(given) + ", expected " + text(shape));
-  }
+  if (!std::ranges::equal(shape, given, fits))
+    fail(name + " has shape " + shape_text(given) + ", expected " + shape_text(shape));
   return found->second;
 }
 

@@ -27,6 +27,16 @@ struct Array {
   std::vector<double> values;
 };
 
+/// "[2, 3]"; a dimension below zero is "any".
+template <class Dimensions> std::string shape_text(const Dimensions &shape)
+{
+  std::string list;
+  for (const auto dimension : shape)
+    list += (list.empty() ? "" : ", ") +
+            (static_cast<std::ptrdiff_t>(dimension) < 0 ? "any" : std::to_string(dimension));
+  return "[" + list + "]";
+}
+
 class PWMLFF_KERNELS_API Arrays {
  public:
   explicit Arrays(std::string family) : family_(std::move(family)) {}
@@ -34,9 +44,6 @@ class PWMLFF_KERNELS_API Arrays {
   /// @throws std::runtime_error that says what is wrong with the contents
   static Arrays read(std::string_view contents);
   std::string written() const;
-
-  /// Whether contents begin as they do.
-  static bool recognizes(std::string_view contents);
 
   /// Of which family (family.h) they are, or "record".
   const std::string &family() const { return family_; }

@@ -42,6 +42,7 @@ struct NetworkInfo {
   std::vector<int> slots;            // [nspecies] most neighbors of each; empty without a limit
   bool takes_temperature = false;    // Input::temperature
   bool has_tables = true;            // in precision double, which exact has not
+  // Of a family with files of its own.
   std::size_t nparameters = 0;
   std::vector<int> without_data;        // atomic numbers that its data had no atom of
   std::vector<std::string> warnings;    // what a user should know of it, a sentence each
@@ -79,9 +80,10 @@ PWMLFF_KERNELS_API std::vector<const Family *> &families();
 /// The family with files of its own of which these contents are one; null where there is none.
 PWMLFF_KERNELS_API const Family *family_of_file(std::string_view contents);
 
-/// @throws std::exception also for a family without files of its own
-PWMLFF_KERNELS_API Arrays import_file(const std::string &family, std::string_view contents);
+/// @throws std::runtime_error where there is none of this name
+PWMLFF_KERNELS_API const Family &family_named(const std::string &name);
 
+/// What its family makes of arrays.
 /// @throws std::runtime_error also for arrays of an unknown family
 PWMLFF_KERNELS_API std::unique_ptr<Network> read_network(const Arrays &arrays);
 

@@ -18,6 +18,8 @@ inline std::string json_text(std::string_view text)
   return result + '"';
 }
 
+inline std::string json_truth(bool value) { return value ? "true" : "false"; }
+
 /// A list of what text(value) makes of the values.
 template <class Values, class Text> std::string json_list(const Values &values, const Text &text)
 {

@@ -47,12 +47,11 @@ std::string integer_text(int value) { return std::to_string(value); }
 
 std::string described(const NetworkInfo &info, const std::string &family)
 {
-  const auto of_name = [&](const Family *one) { return one->name == family; };
-  return "{\"kind\": " + json_text((*std::ranges::find_if(families(), of_name))->kind) +
+  return "{\"kind\": " + json_text(family_named(family).kind) +
          ", \"atom_type\": " + json_list(info.atom_type, integer_text) +
          ", \"cutoff\": " + number(info.cutoff) +
          ", \"nparameters\": " + std::to_string(info.nparameters) +
-         ", \"takes_temperature\": " + (info.takes_temperature ? "true" : "false") +
+         ", \"takes_temperature\": " + json_truth(info.takes_temperature) +
          ", \"without_data\": " + json_list(info.without_data, integer_text) +
          ", \"warnings\": " + json_list(info.warnings, json_text) + "}";
 }
@@ -66,8 +65,7 @@ std::string described(const FusedEngine &engine)
   return "{\"processor\": " + json_text(engine.processor()) +
          ", \"table_bytes\": " + std::to_string(engine.table_bytes()) +
          ", \"table_error\": " + json_list(engine.table_error(), number) +
-         ", \"has_grade\": " + (engine.has_grade() ? "true" : "false") + ", \"seconds\": {" +
-         seconds + "}}";
+         ", \"has_grade\": " + json_truth(engine.has_grade()) + ", \"seconds\": {" + seconds + "}}";
 }
 
 /// @throws std::invalid_argument where it leads out of the rows, or is out of order
@@ -111,7 +109,9 @@ pwmlff_network *pwmlff_read_network(const char *family, const char *contents, ui
   std::unique_ptr<pwmlff_network> result;
   succeeds([&] {
     const std::string_view text(contents, size);
-    const Arrays arrays = family ? import_file(family, text) : Arrays::read(text);
+    if (family && !family_named(family).import)
+      throw std::invalid_argument("there are no files of this family");
+    const Arrays arrays = family ? family_named(family).import(text) : Arrays::read(text);
     auto made = std::make_unique<pwmlff_network>();
     made->network = read_network(arrays);
     made->arrays = family ? arrays.written() : std::string(text);

@@ -29,19 +29,17 @@ const Family *family_of_file(std::string_view contents)
   return found == families().end() ? nullptr : *found;
 }
 
-Arrays import_file(const std::string &name, std::string_view contents)
+const Family &family_named(const std::string &name)
 {
   for (const Family *const family : families())
-    if (family->name == name && family->import) return family->import(contents);
-  throw std::invalid_argument("there are no files of a family '" + name + "'");
+    if (family->name == name) return *family;
+  throw std::runtime_error("its arrays for the fused engine are of a family '" + name +
+                           "' that is unknown here");
 }
 
 std::unique_ptr<Network> read_network(const Arrays &arrays)
 {
-  for (const Family *const family : families())
-    if (family->name == arrays.family()) return family->read(arrays);
-  throw std::runtime_error("its arrays for the fused engine are of a family '" + arrays.family() +
-                           "' that is unknown here");
+  return family_named(arrays.family()).read(arrays);
 }
 
 }    // namespace pwmlff

@@ -11,7 +11,6 @@
 #include "peak_memory.h"
 
 #include "core/virial_terms.h"
-#include "families/mace/read_mace.h"
 #include "placement/device_mapping.h"
 
 #include <c10/core/DeviceGuard.h>

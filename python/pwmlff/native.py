@@ -113,6 +113,13 @@ def _array(values: Any, kind: Any = np.float64) -> np.ndarray:
     return np.ascontiguousarray(values, dtype=kind)
 
 
+def _call(name: str, handle: ctypes.c_void_p, *arguments: Any) -> None:
+    """Call a function of what the library holds, with addresses of arrays; its error is raised."""
+    passed = (_address(x) if isinstance(x, np.ndarray) else x for x in arguments)
+    if getattr(_library(), f"pwmlff_{name}")(handle, *passed):
+        raise _error()
+
+
 class TorchNeeded(Exception):
     """TorchScript has to run: `import pwmlff.kernels` makes that possible, for a second try."""
 
@@ -189,8 +196,7 @@ class ModelHandle:
         arrays = [_array(given, np.int32) for given in (species, first, candidate, home)]
         self._ncenters, self._nrows = ncenters, len(species)
         sizes = ctypes.c_int(ncenters), ctypes.c_int(self._nrows)
-        if self._library.pwmlff_set_neighbors(self._handle, *sizes, *map(_address, arrays)):
-            raise _error()
+        _call("set_neighbors", self._handle, *sizes, *arrays)
 
     def evaluate(
         self, x: np.ndarray, nthreads: int, atom_virial: bool, gamma: bool
@@ -214,11 +220,8 @@ class ModelHandle:
         grades = np.empty(ncenters) if gamma else None
         arrays = energy, energies, forces, virial, virials, grades
         results = _Results(*(None if array is None else array.ctypes.data for array in arrays))
-        positions, threads = _array(x), ctypes.c_int(nthreads)
-        if self._library.pwmlff_evaluate_model(
-            self._handle, _address(positions), threads, ctypes.byref(results)
-        ):
-            raise _error()
+        threads = ctypes.c_int(nthreads)
+        _call("evaluate_model", self._handle, _array(x), threads, ctypes.byref(results))
         return float(energy[0]), energies, forces, virial, virials, grades
 
 
@@ -345,7 +348,8 @@ class NetworkEngine:
                 f"first has {len(first)} entries up to {first[-1:]}, expected ncenters*"
                 f"{self._nspecies} + 1 of them, up to at most {len(candidate)} candidates"
             )
-        self._call("set", "neighbors", ctypes.c_int(ncenters), ctypes.c_int(len(species)), *arrays)
+        sizes = ctypes.c_int(ncenters), ctypes.c_int(len(species))
+        _call("set_engine_neighbors", self._engine, *sizes, *arrays)
         self._ncenters, self._nrows = ncenters, len(species)
 
     def find_neighbors(
@@ -356,10 +360,13 @@ class NetworkEngine:
         first, candidate = (ctypes.POINTER(ctypes.c_int32)() for _ in range(2))
         sizes = ctypes.c_int(ncenters), ctypes.c_int(len(kinds))
         found = ctypes.byref(first), ctypes.byref(candidate)
-        self._call("find", "neighbors", *sizes, positions, kinds, ctypes.c_double(distance), *found)
+        reach = ctypes.c_double(distance)
+        _call("find_engine_neighbors", self._engine, *sizes, positions, kinds, reach, *found)
         self._ncenters, self._nrows = ncenters, len(kinds)
-        lists = ncenters * self._nspecies
-        return np.array(first[: lists + 1]), np.array(candidate[: first[lists]], np.int32)
+        starts = np.ctypeslib.as_array(first, (ncenters * self._nspecies + 1,)).copy()
+        if not candidate:  # a null pointer: there are none
+            return starts, np.empty(0, np.int32)
+        return starts, np.ctypeslib.as_array(candidate, (starts[-1],)).copy()
 
     def evaluate(
         self,
@@ -397,15 +404,9 @@ class NetworkEngine:
         addresses = (None if array is None else array.ctypes.data for array in values.values())
         results = _EngineResults(*addresses)
         numbers = ctypes.c_int(nthreads), ctypes.c_double(temperature)
-        self._call("evaluate", "", positions, *numbers, ctypes.byref(results))
+        _call("evaluate_engine", self._engine, positions, *numbers, ctypes.byref(results))
         energy = values.pop("energy")
         return EngineResult(float(energy[0]), **values)  # type: ignore[index,arg-type]
-
-    def _call(self, verb: str, noun: str, *arguments: Any) -> None:
-        passed = (_address(x) if isinstance(x, np.ndarray) else x for x in arguments)
-        name = f"pwmlff_{verb}_engine" + (f"_{noun}" if noun else "")
-        if getattr(self._library, name)(self._engine, *passed):
-            raise _error()
 
 
 class NepTraining:
@@ -440,31 +441,26 @@ class NepTraining:
 
     def set_parameters(self, parameters: np.ndarray) -> None:
         """Take parameters [nparameters]."""
-        self._call("set", _array(parameters))
+        _call("nep_training_set", self._training, _array(parameters))
 
     def describe(self, frame: NepFrame, width: int) -> np.ndarray:
         """Descriptors before scaling, [n, width]."""
         q = np.zeros((len(frame), width))
-        self._call("describe", *frame.arguments, q)
+        _call("nep_training_describe", self._training, *frame.arguments, q)
         return q
 
     def evaluate(self, frame: NepFrame) -> tuple[float, np.ndarray, np.ndarray]:
         """Energy, forces [n, 3] and virial [3, 3]."""
         energy, forces, virial = np.zeros(1), np.zeros((len(frame), 3)), np.zeros((3, 3))
-        self._call("evaluate", *frame.arguments, energy, forces, virial)
+        _call("nep_training_evaluate", self._training, *frame.arguments, energy, forces, virial)
         return float(energy[0]), forces, virial
 
     def gradient(self, frame: NepFrame, a: float, v: np.ndarray, w: np.ndarray) -> np.ndarray:
         """The gradient of a E + v . F + w : W by the parameters."""
         result = np.zeros(self.nparameters)
-        arrays = _array(v), _array(w), result
-        self._call("add_gradient", *frame.arguments, ctypes.c_double(a), *arrays)
+        rates = ctypes.c_double(a), _array(v), _array(w)
+        _call("nep_training_add_gradient", self._training, *frame.arguments, *rates, result)
         return result
-
-    def _call(self, name: str, *arguments: Any) -> None:
-        passed = (_address(x) if isinstance(x, np.ndarray) else x for x in arguments)
-        if getattr(self._library, f"pwmlff_nep_training_{name}")(self._training, *passed):
-            raise _error()
 
 
 class NepFrame:

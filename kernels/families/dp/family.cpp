@@ -10,14 +10,6 @@
 namespace pwmlff {
 namespace {
 
-std::size_t parameters_of(const std::vector<DPNet> &nets)
-{
-  std::size_t count = 0;
-  for (const DPNet &net : nets)
-    for (const DPLayer &layer : net.layers) count += layer.weight.size() + layer.bias.size();
-  return count;
-}
-
 class DPFamilyNetwork : public Network {
  public:
   explicit DPFamilyNetwork(DPNetwork network) : network(std::move(network)) {}
@@ -28,7 +20,6 @@ class DPFamilyNetwork : public Network {
     result.atom_type = network.atom_type;
     result.cutoff = network.rmax;
     result.slots = network.sel;
-    result.nparameters = parameters_of(network.embedding) + parameters_of(network.fitting);
     return result;
   }
   std::unique_ptr<FusedEngine> engine(const EngineSettings &settings) const override

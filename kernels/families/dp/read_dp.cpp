@@ -25,14 +25,6 @@ const std::set<std::string> OTHERS = {
   throw std::runtime_error("this DP model cannot run in the fused engine: " + text);
 }
 
-std::string shape_text(const Array &array)
-{
-  std::string text = "[";
-  for (const std::size_t size : array.shape)
-    text += (text.size() > 1 ? ", " : "") + std::to_string(size);
-  return text + "]";
-}
-
 /// The parameters of the nets; each is handed out once, so that leftovers can be told.
 class Parameters {
  public:
@@ -55,7 +47,7 @@ class Parameters {
   {
     const Array &array = take(name);
     if (array.values.size() != n)
-      fail("parameter " + name + " has shape " + shape_text(array) + ", expected " +
+      fail("parameter " + name + " has shape " + shape_text(array.shape) + ", expected " +
            std::to_string(n) + " elements");
     return array.values;
   }
@@ -91,7 +83,7 @@ DPNet take_net(Parameters &parameters, const std::string &net, std::size_t in)
     const std::vector<std::size_t> &shape = weight.shape;
     if (in == 0 && shape.size() == 2) in = shape[0];
     if (shape.size() != 2 || shape[0] != in || shape[1] < 1)
-      fail("parameter " + prefix + "weight has shape " + shape_text(weight) + ", expected [" +
+      fail("parameter " + prefix + "weight has shape " + shape_text(shape) + ", expected [" +
            std::to_string(in) + ", width]");
     const std::size_t out = shape[1];
     const auto vector = [&](const std::string &name) {

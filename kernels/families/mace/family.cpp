@@ -44,7 +44,6 @@ class MaceFamilyNetwork : public Network {
     NetworkInfo result;
     result.atom_type = network->atom_type;
     result.cutoff = network->cutoff;
-    result.nparameters = network->nparameters;
     return result;
   }
   std::unique_ptr<FusedEngine> engine(const EngineSettings &settings) const override

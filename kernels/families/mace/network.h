@@ -114,7 +114,6 @@ struct MaceNetwork {
   std::vector<MaceLayer> layers;
 
   int nspecies() const { return static_cast<int>(atom_type.size()); }
-  std::size_t nparameters = 0;    // numbers in the arrays
 };
 
 /// What the engine has room for.

@@ -165,7 +165,6 @@ class LayerReader {
 MaceNetwork read_mace(const Arrays &arrays)
 {
   MaceNetwork network;
-  network.nparameters = arrays.size();
   network.atom_type = arrays.integers("atom_type", 1, MOST_SPECIES);
   const std::ptrdiff_t nspecies = network.nspecies();
   network.cutoff = arrays.number("cutoff");

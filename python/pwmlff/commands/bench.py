@@ -130,7 +130,7 @@ def bench(
             raise Failure(f"{option} holds {', '.join(bad)}; expected {', '.join(known)}")
     ranks, nthreads = positive_integers("--np", np), positive_integers("--threads", threads)
     launcher.require_possible(max(ranks))
-    _, info = model_file.open_any(model)
+    info = model_file.describe(model)
     symbols = elements_of(elements)
     numbers = info.numbers_of(symbols)
     atoms = structures(structure, symbols)[0][0]

@@ -190,7 +190,7 @@ def info(
             if model and model.scripted:
                 files.append(Described(model, None, NOT_RUN))
                 continue
-            described, problem = _run(path, precision or "double")
+            described, problem = _run(path, precision or "double", model)
         except Failure as failure:
             failures.append(str(failure))
             continue
@@ -201,15 +201,19 @@ def info(
     return InfoReport(files, failures, conflicts)
 
 
-def _run(path: Path, precision: str) -> tuple[Described, str]:
-    """Describe a file by running its code, and what is wrong with it."""
+def _run(path: Path, precision: str, model: model_file.ModelInfo | None) -> tuple[Described, str]:
+    """Describe a file by running its code, if it has any, and what is wrong with it.
+
+    Args:
+        model: what a file without code says; None where it is not known whether there is some.
+    """
     from pwmlff import native
     from pwmlff.evaluation import model_file, self_test
 
     module = None
-    if native.family_of(model_file.read_any(path)):
-        model = model_file.describe_unopened(path)
-    else:
+    if model is None and native.family_of(model_file.read_any(path)):
+        model = model_file.describe(path)
+    if model is None:
         module, model = model_file.open_model(path)
     described, problem = _with_engine(path, precision, module, model)
     if problem:

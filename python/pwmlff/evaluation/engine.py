@@ -461,7 +461,7 @@ def choose(
         try:
             info = model_file.describe_unopened(path)
         except Failure:  # only the code of the file could tell; other failures come again
-            _, info = model_file.open_any(path)
+            info = model_file.describe(path)
     if info.takes_temperature:
         raise Failure(
             f"'{fspath(path)}' has the temperature as a descriptor, which is for lmp alone: the "

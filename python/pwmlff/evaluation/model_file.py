@@ -18,7 +18,7 @@ from ase.data import atomic_numbers, chemical_symbols
 
 from pwmlff import native
 from pwmlff.evaluation import archive
-from pwmlff.evaluation.nep_file import Nep, parse_nep
+from pwmlff.evaluation.nep_file import Nep, of_network
 from pwmlff.report import Failure
 
 if TYPE_CHECKING:
@@ -391,10 +391,22 @@ def open_any(path: str | PathLike[str]) -> tuple[torch.jit.ScriptModule | Nep, M
     contents = read_any(path)
     if not (family := native.family_of(contents)):
         return open_model(path)
-    info = _of_family(fspath(path), contents, family)
+    network, info = _of_family(fspath(path), contents, family)
     if family != "nep":
         raise Failure(f"'{info.file}' is of kind {info.kind}, of which Python has no reference")
-    return parse_nep(contents), info
+    return of_network(network), info
+
+
+def describe(path: str | PathLike[str]) -> ModelInfo:
+    """The attributes alone, also of a file of which there is no reference.
+
+    Raises:
+        Failure: as :func:`open_model`, or the file is none that is evaluated.
+    """
+    contents = read_any(path)
+    if family := native.family_of(contents):
+        return _of_family(fspath(path), contents, family)[1]
+    return open_model(path)[1]
 
 
 def describe_unopened(path: str | PathLike[str]) -> ModelInfo:
@@ -404,7 +416,7 @@ def describe_unopened(path: str | PathLike[str]) -> ModelInfo:
         Failure: as :func:`open_any`, or only its own code could tell.
     """
     if family := native.family_of(contents := read_any(path)):
-        return _of_family(fspath(path), contents, family)
+        return _of_family(fspath(path), contents, family)[1]
     path, contents = fspath(path), read(path)
     try:
         attributes, tensors = archive.read(contents)
@@ -414,12 +426,13 @@ def describe_unopened(path: str | PathLike[str]) -> ModelInfo:
     return _describe(path, contents, _Attributes(path, attributes.get), parameters)
 
 
-def _of_family(path: str, contents: bytes, family: str) -> ModelInfo:
+def _of_family(path: str, contents: bytes, family: str) -> tuple[native.Network, ModelInfo]:
     try:
-        facts = native.Network(contents, family).facts
+        network = native.Network(contents, family)
     except ValueError as error:
         raise Failure(f"'{path}' {error}") from error
-    return ModelInfo(
+    facts = network.facts
+    return network, ModelInfo(
         file=path,
         sha256=hashlib.sha256(contents).hexdigest(),
         bytes=len(contents),

@@ -161,7 +161,12 @@ def parse_nep(text: bytes) -> Nep:
         ValueError: as of read_nep; the text goes on after the name of the file.
         ImportError: pair-pwmlff is not compiled.
     """
-    p = native.Network(text, "nep").arrays().numbers
+    return of_network(native.Network(text, "nep"))
+
+
+def of_network(network: native.Network) -> Nep:
+    """The same of one that was read."""
+    p = network.arrays().numbers
     s = len(p["atom_type"])
     c_angular = np.zeros((s, s, int(p["nangular"]), int(p["kangular"])))
     c_angular.ravel()[:] = p.get("c_angular", p.get("unused", c_angular)).ravel()
