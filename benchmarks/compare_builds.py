@@ -1,6 +1,7 @@
 """Time of a step in two installations, as a ratio, runs taking turns.
 
     python benchmarks/compare_builds.py OLD NEW MODEL --elements 'Hf O' [--engine torchscript]
+                                        [--threads 2 | --ranks 2]
 
 OLD and NEW are virtual environments with pair-pwmlff in them; the Python that runs this has it too.
 lmp of both runs a crystal in turn: the fused engine for each instruction set of the processor and
@@ -68,14 +69,18 @@ def cases(engine: str) -> Iterator[Case]:
             yield Case(f"{instruction_set} {precision}", keywords, steps, environment)
 
 
-def times(environment: Path, text: str, case: Case) -> np.ndarray | None:
+def times(
+    environment: Path, text: str, case: Case, options: argparse.Namespace
+) -> np.ndarray | None:
     """Seconds of each step; None where the processor lacks the instructions."""
+    programs = environment / "bin"
+    mpirun = [programs / "mpirun", "-np", str(options.ranks)] if options.ranks > 1 else []
     with tempfile.TemporaryDirectory() as folder:
         Path(folder, "in.lmp").write_text(text)
         done = subprocess.run(
-            [environment / "bin" / "lmp", "-in", "in.lmp", "-screen", "none"],
+            [*mpirun, programs / "lmp", "-in", "in.lmp", "-screen", "none"],
             cwd=folder,
-            env={**os.environ, **case.environment, "OMP_NUM_THREADS": "1"},
+            env={**os.environ, **case.environment, "OMP_NUM_THREADS": str(options.threads)},
             capture_output=True,
             text=True,
             check=False,
@@ -88,12 +93,25 @@ def times(environment: Path, text: str, case: Case) -> np.ndarray | None:
     return np.diff(runs(log)[-1].columns["CPU"])
 
 
-def in_turns(environments: list[Path], text: str, case: Case, rounds: int) -> list[np.ndarray]:
+def in_turns(case: Case, options: argparse.Namespace) -> list[np.ndarray]:
     """Seconds of all steps of each environment; nothing where the processor cannot run the case."""
+    environments = [options.old.absolute(), options.new.absolute()]
+    texts = [
+        INPUT.format(
+            model=model.absolute(),
+            keywords=case.keywords,
+            elements=options.elements,
+            constant=options.constant,
+            half=options.constant / 2,
+            cells=options.cells,
+            steps=case.steps,
+        )
+        for model in (options.old_model or options.model, options.model)
+    ]
     found: list[list[np.ndarray]] = [[] for _ in environments]
-    for turn in range(rounds):
+    for turn in range(options.rounds):
         for which in range(len(environments))[:: 1 if turn % 2 else -1]:
-            seconds = times(environments[which], text, case)
+            seconds = times(environments[which], texts[which], case, options)
             if seconds is None:
                 return []
             found[which].append(seconds)
@@ -110,21 +128,14 @@ def main() -> None:
     parser.add_argument("--engine", choices=("fused", "torchscript"), default="fused")
     parser.add_argument("--constant", type=float, default=5.07, help="of the fluorite lattice")
     parser.add_argument("--cells", type=int, default=4, help="of 12 atoms, along each side")
+    parser.add_argument("--old-model", type=Path, help="the same model in a form that OLD reads")
     parser.add_argument("--rounds", type=int, default=6)
+    parser.add_argument("--threads", type=int, default=1, help="of each rank")
+    parser.add_argument("--ranks", type=int, default=1)
     options = parser.parse_args()
-    environments = [options.old.absolute(), options.new.absolute()]
     print(f"{'case':18}{'old, ms':>9}{'new, ms':>9}   new/old at {PERCENTILES} %")
     for case in cases(options.engine):
-        text = INPUT.format(
-            model=options.model.absolute(),
-            keywords=case.keywords,
-            elements=options.elements,
-            constant=options.constant,
-            half=options.constant / 2,
-            cells=options.cells,
-            steps=case.steps,
-        )
-        found = in_turns(environments, text, case, options.rounds)
+        found = in_turns(case, options)
         if not found:
             continue
         old, new = (1e3 * np.percentile(seconds, PERCENTILES) for seconds in found)

@@ -5,10 +5,17 @@
 #include "fused_model.h"
 #include "placement/device_mapping.h"
 
+#include <limits>
 #include <stdexcept>
 #include <utility>
 
 namespace pwmlff::models {
+namespace {
+
+constexpr double INFINITE = std::numeric_limits<double>::infinity();
+constexpr Gate ANY{INFINITE, INFINITE, INFINITE};
+
+}    // namespace
 
 std::unique_ptr<Model> EngineChoice::make(const Candidate &candidate,
                                           const std::vector<bool> &present, std::string &why_not)
@@ -53,7 +60,7 @@ std::vector<EngineChoice::Candidate> EngineChoice::fused_candidates(
           network->engine({pwmlff::precision_of(precision), present, std::move(device)}));
     };
     if (gpu)
-      result.push_back({"fused on the GPU" + suffix, true, true, gate,
+      result.push_back({"fused on the GPU" + suffix, true, true, times_host_alone() ? ANY : gate,
                         [=, this] { return fused(shared_device(options.gpu)); }});
     result.push_back({"fused" + suffix, false, true, gate, [=] { return fused(nullptr); }});
   }

@@ -27,6 +27,7 @@ void register_torch(const TorchPart &part) { registered = part; }
 
 const TorchPart &torch_part()
 {
+  // NOLINTNEXTLINE(bugprone-std-exception-baseclass): on purpose
   if (!registered.load) throw TorchNotOpen();
   return registered;
 }
@@ -74,6 +75,8 @@ std::string gpu_stand_in()
   const char *const name = std::getenv("PWMLFF_GPU_STAND_IN");
   return name ? name : "";
 }
+
+bool times_host_alone() { return gpu_stand_in() == "none"; }
 
 void keep_memory([[maybe_unused]] bool keep)
 {

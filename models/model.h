@@ -181,6 +181,9 @@ const TorchPart &torch_part();
 /// use in the place of a GPU: `cpu` runs the code for GPUs on the CPU, for tests. Empty without.
 std::string gpu_stand_in();
 
+/// Whether that is `none`, where forces are zero and nothing is verified.
+bool times_host_alone();
+
 /// Let freed memory stay with this process, or give it back again, where the C library is GNU's.
 /// The tensors of a step leave hundreds of megabytes; given back to the system, they come back page
 /// by page, zeroed anew, which took a fifth of a step of MACE. For the whole process, so it is up

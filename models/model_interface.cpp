@@ -92,8 +92,7 @@ int pwmlff_evaluate_model(pwmlff_model *model, const double *x, int nthreads,
   return done([&] {
     Neighbors &neighbors = model->neighbors;
     neighbors.update(x);
-    Input input = neighbors.input(model->model->needs());
-    input.nthreads = nthreads;
+    Input input = neighbors.input(model->model->needs(), nthreads);
     input.want_atom_virial = results->atom_virial != nullptr;
     input.want_grade = results->gamma != nullptr;
     const Evaluation *found = nullptr;

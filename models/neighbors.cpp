@@ -232,7 +232,8 @@ void Neighbors::take_over(const Neighbors &all, const std::vector<int> &order)
   update(all.x_);
 }
 
-pwmlff::GpuNeighbors &Neighbors::gpu_list(const std::shared_ptr<pwmlff::Device> &device)
+pwmlff::GpuNeighbors &Neighbors::gpu_list(const std::shared_ptr<pwmlff::Device> &device,
+                                          int nthreads)
 {
   if (!gpu_neighbors || gpu_neighbors->device() != device) {
     gpu_neighbors = std::make_unique<pwmlff::GpuNeighbors>(device);
@@ -247,12 +248,12 @@ pwmlff::GpuNeighbors &Neighbors::gpu_list(const std::shared_ptr<pwmlff::Device> 
     gpu_has_positions = false;
   }
   gpu_has_list = true;
-  if (!gpu_has_positions) gpu_neighbors->update(x_);
+  if (!gpu_has_positions) gpu_neighbors->update(x_, nthreads);
   gpu_has_positions = true;
   return *gpu_neighbors;
 }
 
-pwmlff::Input Neighbors::input(const Needs &needs, const std::vector<int> &order)
+pwmlff::Input Neighbors::input(const Needs &needs, int nthreads, const std::vector<int> &order)
 {
   if (!order.empty()) {
     std::unique_ptr<Neighbors> &other = others[order];
@@ -261,7 +262,7 @@ pwmlff::Input Neighbors::input(const Needs &needs, const std::vector<int> &order
       other->take_over(*this, order);
     }
     other->set_exchange(exchange());
-    return other->input(needs);
+    return other->input(needs, nthreads);
   }
   pwmlff::Input input;
   input.ncenters = ncenters_;
@@ -269,11 +270,12 @@ pwmlff::Input Neighbors::input(const Needs &needs, const std::vector<int> &order
   input.x = x_;
   input.species = species_.data();
   input.list = list;
+  input.nthreads = nthreads;
   if (reach == 0.0) {
     input.first = first_.data();
     input.candidate = candidate_.data();
   }
-  if (needs.device) input.on_device = &gpu_list(needs.device);
+  if (needs.device) input.on_device = &gpu_list(needs.device, nthreads);
   if (needs.exchange_width > 0) input.exchange = exchange();
   if (needs.max_neighbor > 0) {
     Slots &made = slots[needs.max_neighbor];

@@ -115,9 +115,10 @@ class Neighbors {
 
   /// All that a model needs, which is made at the first call after an update. Memory is this
   /// object's, and models leave it as it is.
+  /// @param nthreads  Input::nthreads
   /// @param order  Model::order
   /// @throws TooManyNeighbors where there are more than slots
-  pwmlff::Input input(const Needs &needs, const std::vector<int> &order = {});
+  pwmlff::Input input(const Needs &needs, int nthreads = 1, const std::vector<int> &order = {});
 
   /// Gamma of the force on a center, which is a derivative of the energies of all that is near: the
   /// root mean square of their grades. Collective where there is an exchange.
@@ -146,7 +147,7 @@ class Neighbors {
   std::map<int, Slots> slots;    // by max_neighbor
 
   pwmlff::RowExchange *exchange() const { return exchange_ ? exchange_ : images.get(); }
-  pwmlff::GpuNeighbors &gpu_list(const std::shared_ptr<pwmlff::Device> &device);
+  pwmlff::GpuNeighbors &gpu_list(const std::shared_ptr<pwmlff::Device> &device, int nthreads);
   std::unique_ptr<pwmlff::GpuNeighbors> gpu_neighbors;
   bool gpu_has_list = false, gpu_has_positions = false;
 

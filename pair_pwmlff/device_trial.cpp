@@ -61,9 +61,7 @@ StepTime time_of(MPI_Comm comm, Model &model, const std::vector<int> &order, Pie
   const auto evaluate = [&](int times) {
     for (int k = 0; k < times && piece.neighbors.ncenters() > 0; ++k) try {
         piece.neighbors.update(piece.x.data());
-        pwmlff::Input input = piece.neighbors.input(model.needs(), order);
-        input.nthreads = nthreads;
-        model.evaluate(input);
+        model.evaluate(piece.neighbors.input(model.needs(), nthreads, order));
       } catch (const pwmlff::TooManyNeighbors &) {
         throw std::runtime_error("more neighbors than the model has room for");
       } catch (const std::exception &error) {

@@ -180,8 +180,7 @@ EngineCheck::Difference EngineCheck::difference(Sample &sample, Model &model, Mo
 {
   Neighbors &neighbors = sample.neighbors;
   const auto evaluate = [&](Model &one) {
-    pwmlff::Input input = neighbors.input(one.needs(), model.order);
-    input.nthreads = comm->nthreads;
+    pwmlff::Input input = neighbors.input(one.needs(), comm->nthreads, model.order);
     input.temperature = temperature;
     return &one.evaluate(input);
   };

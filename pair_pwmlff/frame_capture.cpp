@@ -109,7 +109,8 @@ void FrameCapture::look(const Deviation &deviation, const std::vector<double> &o
 void FrameCapture::complete()
 {
   if (!pending) return;
-  const std::string whole = text(*std::exchange(pending, std::nullopt));
+  const std::string whole = text(*pending);
+  pending.reset();
   all_or_stop(lmp, [&] {
     if (!file) return;
     last_start = file->size();

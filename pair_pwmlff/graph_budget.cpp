@@ -51,8 +51,7 @@ struct Graph {
     for (const auto &model : models) {
       const Needs needs = model->needs();
       if (needs.hops < 0) continue;
-      pwmlff::Input input = neighbors.input(needs, model->order);
-      input.nthreads = nthreads;
+      pwmlff::Input input = neighbors.input(needs, nthreads, model->order);
       const auto all = static_cast<double>(input.nedges);
       if (all >= edges) {
         const std::int64_t *const first = input.edge_index, *const end = first + input.nedges;

@@ -185,12 +185,14 @@ const void *library_of(const char *function)
 // Let torch call the BLAS and LAPACK that it brings along, not those of LAMMPS, which exports the
 // plain loops of the reference implementation (its lib/linalg) under the same names. With these,
 // products of float64 matrices in torch took most of the time of a step. A BLAS from elsewhere,
-// linked to LAMMPS or preloaded, is left alone: it is there on purpose.
+// linked to LAMMPS or preloaded, is left alone: it is there on purpose. A process with the address
+// sanitizer would end where a library is opened so.
 int own_functions_first()
 {
 #ifdef RTLD_DEEPBIND
   const void *const lammps = library_of("lammps_version");
-  if (lammps && library_of("dgemm_") == lammps) return RTLD_DEEPBIND;
+  const bool sanitized = dlsym(RTLD_DEFAULT, "__asan_init") != nullptr;
+  if (lammps && library_of("dgemm_") == lammps && !sanitized) return RTLD_DEEPBIND;
 #endif
   return 0;
 }

@@ -5,6 +5,7 @@
 #include "archive/sha256.h"
 #include "collective.h"
 #include "core/periodic_table.h"
+#include "core/threads.h"
 
 #include "atom.h"
 #include "comm.h"
@@ -20,16 +21,19 @@
 #include "utils.h"
 
 #include <algorithm>
+#include <atomic>
 #include <cmath>
+#include <cstddef>
 #include <limits>
 #include <mutex>
 #include <stdexcept>
+#include <type_traits>
 #include <utility>
 
 using namespace LAMMPS_NS;
 using namespace pair_pwmlff;
 using namespace pwmlff::models;
-using pwmlff::atomic_number, pwmlff::symbol, pwmlff::symbols;
+using pwmlff::atomic_number, pwmlff::in_parts, pwmlff::symbol, pwmlff::symbols;
 
 // Threads of torch and freed memory are settings of the process: the last instance that goes sets
 // them back.
@@ -217,6 +221,10 @@ void PairPWMLFF::log_models()
     for (const auto &warning : model->info().warnings)
       error->warning(FLERR, "Pair style pwmlff: model '{}': {}", model->info().file, warning);
   warn_of_elements(lmp, models, species_of_type);
+  if (times_host_alone())
+    error->warning(FLERR,
+                   "Pair style pwmlff: with PWMLFF_GPU_STAND_IN=none forces are zero, and only the "
+                   "time of the host means anything");
   for (const auto &warning : devices.warnings)
     error->warning(FLERR, "Pair style pwmlff: {}", warning);
   const std::string separate = separate_simulations(universe->nprocs);
@@ -442,8 +450,7 @@ const Evaluation &PairPWMLFF::evaluate(int model, bool want_grade)
   Model &m = *models[model];
   Neighbors &neighbors = source->get();
   try {
-    pwmlff::Input input = neighbors.input(m.needs(), m.order);
-    input.nthreads = comm->nthreads;
+    pwmlff::Input input = neighbors.input(m.needs(), comm->nthreads, m.order);
     input.temperature = options.temperature;
     const bool drives = model == 0 || options.mean_drives;
     input.want_atom_virial = drives && vflag_atom;
@@ -460,6 +467,19 @@ const Evaluation &PairPWMLFF::evaluate(int model, bool want_grade)
   }
 }
 
+// Of an array [n], by all threads.
+bool PairPWMLFF::all_finite(const double *values, std::ptrdiff_t n) const
+{
+  std::atomic<bool> found = true;
+  in_parts(n, comm->nthreads, [&](std::ptrdiff_t begin, std::ptrdiff_t end) {
+    constexpr double largest = std::numeric_limits<double>::max();
+    int others = 0;    // a sum, which compilers make of several numbers at a time
+    for (std::ptrdiff_t k = begin; k < end; ++k) others += !(std::abs(values[k]) <= largest);
+    if (others > 0) found = false;
+  });
+  return found;
+}
+
 // Refuse what is no number.
 // @throws std::runtime_error
 void PairPWMLFF::require_finite(int model, const Evaluation &result) const
@@ -473,11 +493,15 @@ void PairPWMLFF::require_finite(int model, const Evaluation &result) const
           "overlapping atoms or a time step that is too long",
           info.file, atom->tag[neighbors.atom()[row]], update->ntimestep));
   };
-  // Energies first: where that of an atom is no number, forces on its neighbors are none either.
-  for (int row = 0; row < neighbors.ncenters(); ++row) require(row, result.atom_energy[row]);
   const double *const f = result.force;
-  for (int row = 0; row < neighbors.nrows(); ++row)
-    require(row, f[3 * row] + f[3 * row + 1] + f[3 * row + 2]);
+  const bool finite =
+      result.known_finite || (all_finite(result.atom_energy, neighbors.ncenters()) &&
+                              all_finite(f, 3 * static_cast<std::ptrdiff_t>(neighbors.nrows())));
+  if (!finite) {
+    // Energies first: where that of an atom is no number, forces on its neighbors are none either.
+    for (int row = 0; row < neighbors.ncenters(); ++row) require(row, result.atom_energy[row]);
+    for (int row = 0; row < 3 * neighbors.nrows(); ++row) require(row / 3, f[row]);
+  }
   double sum = result.energy;
   for (const double component : result.virial) sum += component;
   if (!std::isfinite(sum))
@@ -617,24 +641,24 @@ void PairPWMLFF::tally(const Evaluation &result, double weight)
 {
   const Neighbors &neighbors = source->get();
   const double unit = weight * energy_unit;
-  for (int row = 0; row < neighbors.nrows(); ++row) {
-    double *const f = atom->f[neighbors.atom()[row]];
-    for (int k = 0; k < 3; ++k) f[k] += unit * result.force[3 * row + k];
-  }
+  const int *const atom_of_row = neighbors.atom().data();
   if (eflag_global) eng_vdwl += unit * result.energy;
-  for (int row = 0; (eflag_atom || wants_atom_energy) && row < neighbors.ncenters(); ++row) {
-    const int i = neighbors.atom()[row];
-    if (eflag_atom) eatom[i] += unit * result.atom_energy[row];
-    if (wants_atom_energy) atom_energy[i] += unit * result.atom_energy[row];
-  }
   if (vflag_global)
     for (int k = 0; k < 6; ++k) virial[k] += unit * result.virial[k];
-  for (int row = 0; (vflag_atom || cvflag_atom) && row < neighbors.nrows(); ++row) {
-    const int i = neighbors.atom()[row];
-    for (int k = 0; vflag_atom && k < 6; ++k) vatom[i][k] += unit * result.atom_virial[6 * row + k];
-    for (int k = 0; cvflag_atom && k < 9; ++k)
-      cvatom[i][k] += unit * result.centroid_virial[9 * row + k];
-  }
+  in_parts(neighbors.nrows(), comm->nthreads, [&](std::ptrdiff_t begin, std::ptrdiff_t end) {
+    const auto add = [&](double *const *to, const double *values, auto width) {
+      for (std::ptrdiff_t row = begin; row < end; ++row)
+        for (int k = 0; k < width; ++k) to[atom_of_row[row]][k] += unit * values[width * row + k];
+    };
+    add(atom->f, result.force, std::integral_constant<int, 3>());
+    if (vflag_atom) add(vatom, result.atom_virial, std::integral_constant<int, 6>());
+    if (cvflag_atom) add(cvatom, result.centroid_virial, std::integral_constant<int, 9>());
+    for (std::ptrdiff_t row = begin; row < std::min<std::ptrdiff_t>(end, neighbors.ncenters());
+         ++row) {
+      if (eflag_atom) eatom[atom_of_row[row]] += unit * result.atom_energy[row];
+      if (wants_atom_energy) atom_energy[atom_of_row[row]] += unit * result.atom_energy[row];
+    }
+  });
 }
 
 int PairPWMLFF::pack_forward_comm(int n, int *list, double *buf, int /*pbc_flag*/, int * /*pbc*/)

@@ -126,6 +126,7 @@ class PairPWMLFF : public Pair {
   void take_deviation(bool graded);
   [[noreturn]] void stop_all(const std::string &text);
   const pwmlff::Evaluation &evaluate(int model, bool want_grade);
+  bool all_finite(const double *values, std::ptrdiff_t n) const;
   void require_finite(int model, const pwmlff::Evaluation &result) const;
   const pwmlff::Evaluation *evaluate_here(int model, bool want_grade);
   void tally(const pwmlff::Evaluation &result, double weight);

@@ -22,10 +22,10 @@ using Tag = PickleValue::Tag;
 using namespace std::string_view_literals;
 
 /// What is done with a model that no pair style runs.
-const std::string DISTILL =
+constexpr std::string_view DISTILL =
     "; run it with its own calculator of ase, from which 'pwmlff distill' learns too";
 
-const std::string DEEPMD_CONVERTS =
+constexpr std::string_view DEEPMD_CONVERTS =
     "; run it with pair_style deepmd, or bring a model with descriptor se_e2_a into PyTorch ('dp "
     "convert-backend FILE model.pth') for 'pwmlff convert'";
 
@@ -109,16 +109,23 @@ bool is_snap_coefficients(const Lines &head)
   const auto counts = words(head[0]), element = words(head[1]);
   return counts.size() == 2 && is_number(counts[0], digits) && is_number(counts[1], digits) &&
          element.size() == 3 && !is_number(element[0], real) && is_number(element[1], real) &&
-         is_number(element[2], real) && words(head[2]).size() >= 1;
+         is_number(element[2], real) && !words(head[2]).empty();
 }
+
+/// What a file is, and what is done with it.
+struct Words {
+  std::string_view kind, remedy;
+
+  std::string text() const { return std::string(kind).append(remedy); }
+};
 
 struct TextKind {
   bool (*is)(const Lines &head);
-  std::string text;
+  Words words;
 };
 
 /// In the order in which they are asked.
-const TextKind TEXTS[] = {
+constexpr TextKind TEXTS[] = {
     {[](const Lines &head) {
        return has_line(head, "deltaSplineBins:") && head[0] != "potential:";
      },
@@ -142,7 +149,7 @@ const TextKind TEXTS[] = {
     {is_snap_coefficients,
      "holds coefficients of a SNAP potential (.snapcoeff); run it with pair_style snap of LAMMPS"},
     {[](const Lines &head) { return has_line(head, "'@class': Model"); },
-     "is a model of DeePMD-kit as text (.yaml)" + DEEPMD_CONVERTS},
+     {"is a model of DeePMD-kit as text (.yaml)", DEEPMD_CONVERTS}},
     {[](const Lines &head) {
        return has_line(head, "pair_coeff ") || has_line(head, "pair_coeff\t");
      },
@@ -151,13 +158,13 @@ const TextKind TEXTS[] = {
 
 /* ---- what torch.save wrote ---- */
 
-/// A word of a pickle that files of one program have, and what they are.
+/// Words of a pickle that files of one program have, and what they are.
 struct SavedKind {
-  std::vector<std::string_view> words;
-  std::string text;
+  std::string_view keys[3];
+  Words words;
 };
 
-const SavedKind SAVED[] = {
+constexpr SavedKind SAVED[] = {
     {{"json_file"},
      "a checkpoint of MatPL or PWMLFF (KEYS); make a model file of a DP with 'pwmlff convert FILE "
      "-o a.pt'"},
@@ -165,25 +172,24 @@ const SavedKind SAVED[] = {
      "a checkpoint of a training with DeePMD-kit (KEYS); freeze it ('dp --pt freeze -c FILE -o "
      "model.pth') and give model.pth to 'pwmlff convert'"},
     {{"model_yaml", "state_dict", "implemented_species"},
-     "a model of AIMNet2 (KEYS), whose energy has charges and dispersion beyond its "
-     "cutoff" +
-         DISTILL},
-    {{"aev_computer."}, "weights of ANI, of TorchANI (KEYS)" + DISTILL},
+     {"a model of AIMNet2 (KEYS), whose energy has charges and dispersion beyond its "
+      "cutoff",
+      DISTILL}},
+    {{"aev_computer."}, {"weights of ANI, of TorchANI (KEYS)", DISTILL}},
 };
 
 /// Beginnings of classes, and what their objects and modules are.
 struct ClassKind {
   std::string_view begin;
-  std::string text;
+  Words words;
 };
 
-const ClassKind CLASSES[] = {
+constexpr ClassKind CLASSES[] = {
     {"metatomic.", "a model of metatomic; run it with pair_style metatomic"},
     {"metatensor.", "a model of metatomic (metatensor); run it with pair_style metatomic"},
-    {"aimnet", "a model of AIMNet2, whose energy has charges and dispersion beyond its "
-               "cutoff" +
-                   DISTILL},
-    {"torchani.", "a model of ANI, of TorchANI" + DISTILL},
+    {"aimnet",
+     {"a model of AIMNet2, whose energy has charges and dispersion beyond its cutoff", DISTILL}},
+    {"torchani.", {"a model of ANI, of TorchANI", DISTILL}},
 };
 
 const ClassKind *kind_of(std::string_view class_name)
@@ -222,11 +228,11 @@ std::string name_of_other(std::string_view bytes)
     return "is a packed file (gzip, xz, bzip2, 7z or tar); unpack it and name what is inside";
   if (is("\x89HDF")) {
     if (bytes.find("\"software\":\"deepmd-kit\"") != std::string_view::npos)
-      return "is a model of DeePMD-kit in HDF5 (.dp, .hlo)" + DEEPMD_CONVERTS;
+      return "is a model of DeePMD-kit in HDF5 (.dp, .hlo)" + std::string(DEEPMD_CONVERTS);
     return std::string("is an HDF5 file; ") + EXPECTED_ARCHIVE;
   }
   if (is("\n") && bytes.find("descrpt_attr/") != std::string_view::npos)
-    return "is a frozen TensorFlow model of DeePMD-kit (.pb)" + DEEPMD_CONVERTS;
+    return "is a frozen TensorFlow model of DeePMD-kit (.pb)" + std::string(DEEPMD_CONVERTS);
   if (is("\x80\x02\x8a\x0a\x6c\xfc\x9c\x46\xf9\x20\x6a\xa8\x50\x19"sv))
     return "is not a TorchScript module but what torch.save wrote before torch 1.6 (weights or a "
            "checkpoint of a training); export it with the program that trained it, for MatPL and "
@@ -241,7 +247,7 @@ std::string name_of_other(std::string_view bytes)
   if (text)
     if (const Lines head = head_of(bytes); !head.empty())
       for (const TextKind &kind : TEXTS)
-        if (kind.is(head)) return kind.text;
+        if (kind.is(head)) return kind.words.text();
   std::string_view rest = bytes;
   const std::string found = text ? "a text that begins with '" + printable(line(rest)) + "'"
                                  : "bytes that begin with '" + printable(bytes, 8) + "'";
@@ -284,7 +290,7 @@ std::string name_of_saved(const std::function<std::string()> &table)
     const PickleValue &root = read.root();
     const std::string made_by = class_of(root);
     const bool ordered = made_by == "collections.OrderedDict";
-    if (const ClassKind *const kind = kind_of(made_by)) return head + kind->text;
+    if (const ClassKind *const kind = kind_of(made_by)) return head + kind->words.text();
     if (made_by.starts_with("mace."))
       return head + "a model of MACE (class " + made_by +
              "); make a model file of it with 'pwmlff convert FILE -o a.pt', with "
@@ -306,8 +312,8 @@ std::string name_of_saved(const std::function<std::string()> &table)
       const auto there = [&](std::string_view word) {
         return pickle.find(word) != std::string::npos;
       };
-      if (!std::all_of(kind.words.begin(), kind.words.end(), there)) continue;
-      std::string text = kind.text;
+      if (!std::ranges::all_of(kind.keys, there)) continue;
+      std::string text = kind.words.text();
       return head + text.replace(text.find("KEYS"), 4, keys);
     }
     return head + "a dictionary (" + keys +
@@ -321,7 +327,7 @@ std::string name_of_saved(const std::function<std::string()> &table)
 std::string name_of_module(std::string_view class_name)
 {
   const ClassKind *const kind = kind_of(class_name);
-  return kind ? "is " + kind->text : "";
+  return kind ? "is " + kind->words.text() : "";
 }
 
 std::string name_of_folder(const std::string &path)

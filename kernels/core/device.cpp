@@ -25,13 +25,14 @@ class HostDevice : public Device {
     static constexpr std::size_t alignment = 64;
     void *memory = std::aligned_alloc(alignment, (bytes / alignment + 1) * alignment);
     if (!memory) throw std::bad_alloc();
-    std::memset(memory, 0xff, bytes);    // NaN and -1: on a GPU nothing is zero by itself either
+    // NaN and -1: on a GPU nothing is zero by itself either.
+    std::memset(memory, mode() == Mode::none ? 0 : 0xff, bytes);
     return memory;
   }
   void release(Place, void *memory) noexcept override { std::free(memory); }
   void upload(void *target, const void *source, std::size_t bytes) override
   {
-    if (bytes > 0) std::memcpy(target, source, bytes);
+    if (bytes > 0 && mode() != Mode::none) std::memcpy(target, source, bytes);
   }
   void download(void *target, const void *source, std::size_t bytes) override
   {
@@ -39,7 +40,7 @@ class HostDevice : public Device {
   }
   void clear(void *memory, std::size_t bytes) override
   {
-    if (bytes > 0) std::memset(memory, 0, bytes);
+    if (bytes > 0 && mode() != Mode::none) std::memset(memory, 0, bytes);
   }
   void synchronize() override {}
   std::size_t largest_scratch() const override { return 227 * 1024; }    // that of an H200
@@ -106,6 +107,7 @@ std::shared_ptr<Device> make_cuda_device(int)
 std::shared_ptr<Device> Device::make(const std::string &name)
 {
   if (name == "cpu") return std::make_shared<HostDevice>(Mode::serial, name);
+  if (name == "none") return std::make_shared<HostDevice>(Mode::none, "nothing, forces are zero");
   if (name == "cpu:lanes") return std::make_shared<HostDevice>(Mode::threads, name);
   static constexpr const char *cuda = "cuda:";
   if (name.rfind(cuda, 0) == 0) {
@@ -114,7 +116,7 @@ std::shared_ptr<Device> Device::make(const std::string &name)
     const auto [stop, failure] = std::from_chars(name.data() + std::strlen(cuda), end, index);
     if (failure == std::errc() && stop == end && index >= 0) return make_cuda_device(index);
   }
-  throw std::invalid_argument("device is '" + name + "'; choose cuda:N, cpu or cpu:lanes");
+  throw std::invalid_argument("device is '" + name + "'; choose cuda:N, cpu, cpu:lanes or none");
 }
 
 }    // namespace pwmlff

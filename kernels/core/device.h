@@ -22,11 +22,12 @@ namespace pwmlff {
 
 class PWMLFF_KERNELS_API Device {
  public:
-  enum class Mode { serial, threads, cuda };
+  enum class Mode { serial, threads, cuda, none };
   enum class Place { device, host };
 
-  /// @param name "cuda:N"; "cpu", one lane per team; or "cpu:lanes", a thread for each lane of a
-  ///             team, which is slow and meant for tests
+  /// @param name "cuda:N"; "cpu", one lane per team; "cpu:lanes", a thread for each lane of a
+  ///             team, which is slow and meant for tests; or "none": kernels and copies do nothing
+  ///             and results are zero, which leaves the host's part of a step to be timed
   /// @throws std::invalid_argument, or std::runtime_error where the device cannot be used
   static std::shared_ptr<Device> make(const std::string &name);
 
@@ -62,9 +63,9 @@ class PWMLFF_KERNELS_API Device {
   {
     if (nitems <= 0) return;
     if (measuring) mark_begin(Kernel::name);
-    if (mode_ != Mode::cuda) run_on_host(nitems, scratch, kernel);
+    if (mode_ == Mode::serial || mode_ == Mode::threads) run_on_host(nitems, scratch, kernel);
 #ifdef PWMLFF_HAVE_CUDA
-    else
+    else if (mode_ == Mode::cuda)
       launch([&](void *stream, const char **running) {
         launch_teams_cuda(nitems, scratch, kernel, stream, running);
       });

@@ -105,6 +105,7 @@ struct Evaluation : RowSums {
   std::array<double, 9> virial{};
   const double *grade =
       nullptr;    // [ncenters] each alone (families/dp/network.h); null where not wanted
+  bool known_finite = false;    // energies of atoms and forces, which the engine has looked at
 };
 
 /// The components of a matrix [3, 3], row by row, in the order of an Evaluation.

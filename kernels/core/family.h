@@ -30,7 +30,7 @@ constexpr std::size_t CHUNK_BYTES = std::size_t{512} << 20;
 
 struct EngineSettings {
   Precision precision = Precision::tables;
-  std::vector<bool> present = {};              // [nspecies] the species that take part
+  std::vector<bool> present;                   // [nspecies] the species that take part
   std::shared_ptr<Device> device = nullptr;    // null for the CPU
   std::size_t chunk_bytes = CHUNK_BYTES;
 };

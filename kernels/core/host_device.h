@@ -7,11 +7,13 @@
 #ifdef __CUDACC__
 #define PWMLFF_HOST_DEVICE __host__ __device__
 #define PWMLFF_UNROLL_BY_4 _Pragma("unroll 4")
+#define PWMLFF_UNROLL_BY_8 _Pragma("unroll 8")
 #define PWMLFF_UNROLL_ALL _Pragma("unroll")
 #define PWMLFF_NO_UNROLL _Pragma("unroll 1")
 #else
 #define PWMLFF_HOST_DEVICE
 #define PWMLFF_UNROLL_BY_4
+#define PWMLFF_UNROLL_BY_8
 #define PWMLFF_UNROLL_ALL _Pragma("GCC unroll 16")
 #define PWMLFF_NO_UNROLL
 #endif

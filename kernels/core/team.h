@@ -15,6 +15,7 @@
 //   scratch<T>()        memory that the team shares, of the size that the launch asked for
 //   sync()              what lanes wrote before is seen by all after; every lane has to call it
 //   sum(v)              of all lanes, on all lanes; teams of up to 32
+//   sum_below(v, n)     of all lower lanes, and in n of all; teams of up to 32
 //   count_below(p, n)   how many lower lanes have p, and in n how many of all; teams of up to 32
 //   add(p, v)           *p += v where others add as well; returns what was there before
 //   raise(p, v)         *p = max(*p, v) in the same sense
@@ -97,6 +98,19 @@ class HostTeam {
     sync();
     return static_cast<T>(total);
   }
+  template <class T> T sum_below(T value, T &total) const
+  {
+    if (!common) return total = value, T(0);
+    common->values[lane_] = static_cast<double>(value);
+    sync();
+    T below = total = T(0);
+    for (int k = 0; k < lanes_; ++k) {
+      if (k == lane_) below = total;
+      total += static_cast<T>(common->values[k]);
+    }
+    sync();
+    return below;
+  }
   int count_below(bool predicate, int &total) const
   {
     if (!common) return total = predicate, 0;
@@ -148,8 +162,21 @@ struct BlockShape {
     while (threads > WARP && threads > lanes && threads / lanes * each > GRANTED) threads /= 2;
     return {threads, threads / lanes * each};
   }
+  /// Threads that are to be on a multiprocessor at the same time. Left alone, the compiler spills
+  /// registers so that there are more (see benchmarks/gpu_resources.py); 640 hide the latency of
+  /// most kernels without that. A kernel of many registers has `resident` of its own.
+  template <class Kernel> static constexpr int resident()
+  {
+    if constexpr (requires { Kernel::resident; }) return Kernel::resident;
+    else return 640;
+  }
   static constexpr int most_threads(int lanes) { return lanes <= WARP ? 4 * WARP : lanes; }
-  static constexpr std::size_t padded(std::size_t bytes) { return (bytes + 15) / 16 * 16; }
+  /// Vectors of 16 bytes, in an odd number: what the teams of a warp read at the same time lies in
+  /// different banks.
+  static constexpr std::size_t padded(std::size_t bytes)
+  {
+    return bytes > 0 ? ((bytes + 15) / 16 | 1) * 16 : 0;
+  }
 };
 
 /// Run a team kernel for item = 0 .. nitems-1 on the current CUDA device, on a stream

@@ -38,6 +38,18 @@ template <int N> class CudaTeam {
       value += __shfl_xor_sync(mask(), value, offset, N);
     return value;
   }
+  template <class T> __device__ T sum_below(T value, T &total) const
+  {
+    static_assert(N <= WARP);
+    T below = T(0);
+    total = value;
+    for (int offset = 1; offset < N; offset *= 2) {    // sums of ever larger groups of lanes
+      const T other = __shfl_xor_sync(mask(), total, offset, N);
+      if (lane() & offset) below += other;
+      total += other;
+    }
+    return below;
+  }
   __device__ int count_below(bool predicate, int &total) const
   {
     static_assert(N <= WARP);
@@ -47,7 +59,10 @@ template <int N> class CudaTeam {
   }
   template <class T> __device__ T add(T *target, T value) const { return atomicAdd(target, value); }
   __device__ void raise(int *target, int value) const { atomicMax(target, value); }
-  __device__ void raise(long long *target, long long value) const { atomicMax(target, value); }
+  __device__ void raise(std::int64_t *target, std::int64_t value) const
+  {
+    atomicMax(reinterpret_cast<long long *>(target), static_cast<long long>(value));
+  }
 
  private:
   // The lanes of this team within its warp.
@@ -60,11 +75,10 @@ template <int N> class CudaTeam {
   void *scratch_;
 };
 
-// Left alone, the compiler spills registers so that more threads fit a multiprocessor (see
-// benchmarks/gpu_resources.py); 640 of them hide the latency of these kernels without that.
 template <class Kernel>
 __global__ void __launch_bounds__(BlockShape::most_threads(Kernel::lanes),
-                                  640 / BlockShape::most_threads(Kernel::lanes))
+                                  BlockShape::resident<Kernel>() /
+                                      BlockShape::most_threads(Kernel::lanes))
     run_teams(std::int64_t nitems, std::size_t scratch, const char *name, const char **running,
               Kernel kernel)
 {

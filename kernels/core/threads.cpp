@@ -4,7 +4,9 @@
 
 #include <pthread.h>
 
+#include <algorithm>
 #include <atomic>
+#include <exception>
 #include <stdexcept>
 #include <string>
 
@@ -18,6 +20,31 @@ std::atomic<bool> forked = false;
 }    // namespace
 
 int usable_threads(int wanted) { return forked ? 1 : wanted; }
+
+void in_shares(int nshares, const std::function<void(int)> &work)
+{
+  if (nshares == 1) return work(0);
+  std::exception_ptr error;    // none may leave the parallel region
+#pragma omp parallel for num_threads(usable_threads(nshares)) schedule(static, 1)
+  for (int share = 0; share < nshares; ++share) try {
+      work(share);
+    } catch (...) {
+#pragma omp critical(pwmlff_shares_error)
+      error = std::current_exception();
+    }
+  if (error) std::rethrow_exception(error);
+}
+
+void in_parts(std::ptrdiff_t n, int nthreads,
+              const std::function<void(std::ptrdiff_t, std::ptrdiff_t)> &work)
+{
+  constexpr std::ptrdiff_t worth_a_thread = 8192;
+  const auto parts = std::clamp<std::ptrdiff_t>(n / worth_a_thread, 1, std::max(1, nthreads));
+  const auto nparts = static_cast<int>(parts);
+  in_shares(nparts, [&](int part) {
+    work(end_of_share(part - 1, nparts, n), end_of_share(part, nparts, n));
+  });
+}
 
 OneCaller::OneCaller(std::mutex &in_use, const char *what) : lock(in_use, std::try_to_lock)
 {

@@ -6,6 +6,8 @@
 
 #include "export.h"
 
+#include <cstddef>
+#include <functional>
 #include <mutex>
 
 namespace pwmlff {
@@ -13,6 +15,23 @@ namespace pwmlff {
 /// How many threads may share work that was cut for so many: one alone in a process that was
 /// forked, for the threads of OpenMP stay behind in its parent, and would be waited for for ever.
 PWMLFF_KERNELS_API int usable_threads(int wanted);
+
+/// Call work(share) for share = 0 .. nshares-1, each on a thread of its own where there are so
+/// many. Shares, not threads, decide who does what: fewer threads change nothing.
+/// @throws what one of the calls has thrown, once all have ended
+PWMLFF_KERNELS_API void in_shares(int nshares, const std::function<void(int)> &work);
+
+/// The end of a share of n items; where share -1 ends, share 0 begins.
+inline std::ptrdiff_t end_of_share(int share, int nshares, std::ptrdiff_t n)
+{
+  return (share + 1) * n / nshares;
+}
+
+/// Call work(begin, end) for parts of 0 .. n-1 on so many threads, or on fewer where items are too
+/// few to be worth it: about a nanosecond for each is taken for granted.
+/// @throws likewise
+PWMLFF_KERNELS_API void in_parts(std::ptrdiff_t n, int nthreads,
+                                 const std::function<void(std::ptrdiff_t, std::ptrdiff_t)> &work);
 
 /// The right to use an object, taken at once or refused: its state is that of one call.
 class PWMLFF_KERNELS_API OneCaller {

@@ -535,7 +535,7 @@ def test_seconds_of_kernels(device):
 @pytest.mark.parametrize(
     "device,message",
     [
-        ("gpu", r"device is 'gpu'; choose cuda:N, cpu or cpu:lanes"),
+        ("gpu", r"device is 'gpu'; choose cuda:N, cpu, cpu:lanes or none"),
         ("cuda:-1", r"device is 'cuda:-1'"),
         ("cuda:99", r"no CUDA|no cuda:99"),
     ],

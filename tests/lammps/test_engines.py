@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from harness import Lammps
+from harness import ON_DEVICE, Lammps
 from pwmlff.evaluation.reference import evaluate
 from pwmlff.launch.lmp import DUMP, MEASURE, forces
 from systems import SYSTEMS, TOTAL, crystal, edited, other_activation
@@ -143,6 +143,29 @@ def test_threads_repeat_to_the_bit(folder: Lammps, precision):
     package = folder.run("package omp 2\n" + text)
     assert "2 threads each" in package.output
     assert numbers(package)[0] == pytest.approx(runs[0][0], rel=1e-6)
+
+
+@pytest.mark.parametrize("environment", [{}, ON_DEVICE])
+def test_threads_take_parts_of_many_atoms(lammps: Lammps, environment):
+    """Positions, forces and virials go in parts where they are many: of 20 000 rows here."""
+    lammps.data(crystal(11), [8, 72])
+    lammps.save(BINARY.model(isotropic=True))
+    text = SETUP.format("device auto").replace("run 0", "compute s all stress/atom NULL\nrun 0")
+    text = text.replace("z fx fy fz", "z fx fy fz c_s[*]")
+    alone = lammps.run(text, OMP_NUM_THREADS="1", **environment).atoms()
+    run = lammps.run(text, OMP_NUM_THREADS="3", **environment)
+    assert "3 threads each" in run.output
+    for name in ("c_peatom", "fx", "fy", "fz", *(f"c_s[{k}]" for k in range(1, 7))):
+        assert abs(run.atoms()[name] - alone[name]).max() < 1e-12 * abs(alone[name]).max()
+
+
+def test_nothing_in_the_place_of_a_gpu(folder: Lammps):
+    """What benchmarks/host_share.py times says that it is nothing else."""
+    folder.save(BINARY.model(isotropic=True))
+    run = folder.run(SETUP.format("device gpu"), PWMLFF_GPU_STAND_IN="none")
+    assert "PWMLFF_GPU_STAND_IN=none forces are zero" in run.output
+    assert run.thermo()["PotEng"][0] == 0.0
+    assert not forces(run.atoms()).any()
 
 
 @pytest.mark.parametrize("code", ["baseline", "avx2"])

@@ -11,7 +11,7 @@ import torch
 
 import foreign_models
 from edge_models import LennardJones
-from harness import ENGINES, Lammps
+from harness import ENGINES, ON_DEVICE, Lammps
 from systems import SYSTEMS, crystal
 
 BINARY = SYSTEMS["two elements, triclinic"]
@@ -337,14 +337,15 @@ def test_more_neighbors_than_the_list_of_lammps_holds(folder: Lammps):
     fails(folder, text.replace("run 0", room), "allows 10000", "density")
 
 
-def test_overlapping_atoms_are_named(folder: Lammps):
-    """Not a neighbor of theirs, whose force is no number either."""
+@pytest.mark.parametrize("device", ["cpu", "gpu"])
+def test_overlapping_atoms_are_named(folder: Lammps, device):
+    """Not a neighbor of theirs, whose force is no number either. A GPU looks for them itself."""
     setup = SETUP.replace(
         "run 0", "set atom 5 x 0.1 y 0.1 z 0.1\nset atom 3 x 0.1 y 0.1 z 0.1\nrun 0"
-    )
-    run = folder(setup, ranks=2)
-    assert set(re.findall(r"for atom (\d+) at step 0", run.output)) <= {"3", "5"}
-    assert "non-finite" in run.output
+    ).replace("model.pt", f"model.pt device {device}")
+    run = folder(setup, ranks=2, **(ON_DEVICE if device == "gpu" else {}))
+    named = re.findall(r"non-finite energy or force for atom (\d+) at step 0", run.output)
+    assert named and set(named) <= {"3", "5"}
 
 
 def test_stress_of_atoms_without_the_fused_engine(folder: Lammps):

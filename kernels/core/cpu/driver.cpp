@@ -6,7 +6,6 @@
 
 #include <algorithm>
 #include <cstddef>
-#include <exception>
 #include <utility>
 
 namespace pwmlff {
@@ -19,27 +18,6 @@ Exchange Program::before(int) { return {}; }
 int Program::exchange_width() const { return 0; }
 
 namespace {
-
-// Shares, not threads, decide who adds to what: fewer threads than asked for change nothing.
-template <class Work> void in_shares(int nshares, const Work &work)
-{
-  if (nshares == 1) return work(0);
-  std::exception_ptr error;    // none may leave the parallel region
-#pragma omp parallel for num_threads(usable_threads(nshares)) schedule(static, 1)
-  for (int share = 0; share < nshares; ++share) try {
-      work(share);
-    } catch (...) {
-#pragma omp critical(pwmlff_driver_error)
-      error = std::current_exception();
-    }
-  if (error) std::rethrow_exception(error);
-}
-
-/// The end of a share of n items; where share -1 ends, share 0 begins.
-std::ptrdiff_t end_of_share(int share, int nshares, std::ptrdiff_t n)
-{
-  return (share + 1) * n / nshares;
-}
 
 /// Add n numbers of all arrays up in the first, in the order of the arrays, so that the sums come
 /// out the same every time.

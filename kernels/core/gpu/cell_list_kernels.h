@@ -106,42 +106,47 @@ struct SumChunks {
 
 /// Sums of chunks to the sums of all chunks before; the last entry becomes the sum of all.
 struct ScanChunks {
-  static constexpr int lanes = 1;
+  static constexpr int lanes = 32;
   static constexpr const char *name = "ScanChunks";
   std::int64_t nchunks;
   std::int64_t *sums;    // [nchunks + 1]
 
-  template <class Team> PWMLFF_HOST_DEVICE void operator()(const Team &, std::int64_t) const
+  template <class Team> PWMLFF_HOST_DEVICE void operator()(const Team &team, std::int64_t) const
   {
     std::int64_t before = 0;
-    for (std::int64_t k = 0; k <= nchunks; ++k) {
-      const std::int64_t sum = k < nchunks ? sums[k] : 0;
-      sums[k] = before;
-      before += sum;
+    for (std::int64_t first = 0; first <= nchunks; first += team.lanes()) {
+      const std::int64_t k = first + team.lane();
+      std::int64_t all;
+      const std::int64_t below = team.sum_below(k < nchunks ? sums[k] : std::int64_t{0}, all);
+      if (k <= nchunks) sums[k] = before + below;
+      before += all;
     }
   }
 };
 
 /// Counts to where each begins.
 struct AddChunks {
-  static constexpr int lanes = 1;
+  static constexpr int lanes = 32;
   static constexpr const char *name = "AddChunks";
   std::int64_t n;
   const std::int64_t *before;    // [chunks + 1]
   const int *counts;             // [n]
   int *first;                    // [n + 1]; may be counts
 
-  template <class Team> PWMLFF_HOST_DEVICE void operator()(const Team &, std::int64_t chunk) const
+  template <class Team>
+  PWMLFF_HOST_DEVICE void operator()(const Team &team, std::int64_t chunk) const
   {
     const std::int64_t begin = chunk * SumChunks::size;
     const std::int64_t end = begin + SumChunks::size < n ? begin + SumChunks::size : n;
     auto sum = static_cast<int>(before[chunk]);
-    for (std::int64_t k = begin; k < end; ++k) {
-      const int count = counts[k];
-      first[k] = sum;
-      sum += count;
+    for (std::int64_t k0 = begin; k0 < end; k0 += team.lanes()) {
+      const std::int64_t k = k0 + team.lane();
+      int all;
+      const int below = team.sum_below(k < end ? counts[k] : 0, all);
+      if (k < end) first[k] = sum + below;
+      sum += all;
     }
-    if (end == n) first[n] = sum;
+    if (end == n && team.lane() == 0) first[n] = sum;
   }
 };
 

@@ -11,7 +11,9 @@
 #include "../evaluation.h"
 
 #include <algorithm>
+#include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <memory>
 #include <stdexcept>
 #include <string>
@@ -54,60 +56,83 @@ class DeviceConstants {
   std::vector<std::shared_ptr<void>> arrays;
 };
 
-/// What kernels add up for an Evaluation.
+/// What kernels add up for an Evaluation, in one block of memory that is cleared and copied to the
+/// host at once.
 class GpuSums {
  public:
   explicit GpuSums(std::shared_ptr<Device> device) : device(std::move(device)) {}
 
-  /// Where kernels write: sums to be added to, atomic energies that are zero, and virials by item.
+  /// Where kernels write: sums to be added to, and zeros; and virials by item.
   struct Place {
     RowSums rows;
     double *atom_energy;    // [ncenters]
     double *virial;         // [items, 9] xx xy xz yx yy yz zx zy zz
+    std::int64_t *flag;     // of the engine's own
   };
   Place begin(const Input &input)
   {
-    atom_energy.clear(input.ncenters);
-    row_sums.clear(RowSums::size(input));
+    all.clear(size(input));
     virial.reserve(9 * static_cast<std::size_t>(input.ncenters));
-    return {RowSums(input, row_sums.get()), atom_energy.get(), virial.get()};
+    return {RowSums(input, rows_of(input, all.get())), all.get() + ENERGIES, virial.get(),
+            reinterpret_cast<std::int64_t *>(all.get() + FLAG)};
   }
 
   /// Sum up, copy to the host and wait for it.
   /// @param nitems  that have a virial
-  void finish(const Input &input, std::int64_t nitems, Evaluation &result)
+  /// @return the flag
+  std::int64_t finish(const Input &input, std::int64_t nitems, Evaluation &result)
   {
-    const std::size_t nsums = RowSums::size(input), ncenters = input.ncenters;
-    sum(nitems, 9, virial.get(), 0);
-    sum(input.ncenters, 1, atom_energy.get(), 9);
-    sums.download(host_sums.reserve(10), 10);
-    atom_energy.download(host_energy.reserve(ncenters), ncenters);
-    row_sums.download(host_row_sums.reserve(nsums), nsums);
+    const RowSums rows(input, rows_of(input, all.get()));
+    const std::int64_t nforces = 3 * static_cast<std::int64_t>(input.nrows);
+    const auto nteams = static_cast<int>(
+        std::clamp<std::int64_t>(input.ncenters / (4 * SumRows::lanes), 1, MOST_TEAMS));
+    double *const partial = partial_sums.reserve(SumRows::nsums * MOST_TEAMS);
+    constexpr std::size_t scratch = SumRows::scratch_bytes();
+    device->run(nteams,
+                SumRows{{nitems, 9, virial.get()},
+                        {input.ncenters, 1, all.get() + ENERGIES},
+                        {nforces, 1, rows.force},
+                        nteams,
+                        nteams == 1 ? all.get() : partial},
+                scratch);
+    if (nteams > 1)
+      device->run(1,
+                  SumRows{{nteams, SumRows::nsums, partial},
+                          {nteams, SumRows::nsums, partial + SumRows::ENERGY},
+                          {nteams, SumRows::nsums, partial + SumRows::FINITE},
+                          1,
+                          all.get()},
+                  scratch);
+    double *const host = on_host.reserve(size(input));
+    all.download(host, size(input));
     device->synchronize();
 
-    static_cast<RowSums &>(result) = RowSums(input, host_row_sums.get());
-    result.energy = host_sums.get()[9];
-    result.atom_energy = host_energy.get();
-    result.virial = in_order_of_lammps(host_sums.get());
+    static_cast<RowSums &>(result) = RowSums(input, rows_of(input, host));
+    result.energy = host[SumRows::ENERGY];
+    result.known_finite = host[SumRows::FINITE] == 0.0;
+    result.atom_energy = host + ENERGIES;
+    result.virial = in_order_of_lammps(host);
+    std::int64_t flag;
+    std::memcpy(&flag, host + FLAG, sizeof flag);
+    return flag;
   }
 
  private:
-  static constexpr int TEAMS = 256;
+  static constexpr int MOST_TEAMS = 256;
+  static constexpr std::size_t FLAG = SumRows::nsums, ENERGIES = FLAG + 1;
 
-  // Sums of columns to sums[offset ..].
-  void sum(std::int64_t nrows, int ncolumns, const double *values, int offset)
+  static double *rows_of(const Input &input, double *memory)
   {
-    constexpr std::size_t scratch = SumRows::lanes * sizeof(double);
-    const std::int64_t enough = (nrows + SumRows::lanes - 1) / SumRows::lanes;
-    const int nteams = static_cast<int>(std::clamp<std::int64_t>(enough, 1, TEAMS));
-    double *const result = sums.reserve(10 + 9 * TEAMS), *const partial = result + 10;
-    device->run(nteams, SumRows{nrows, ncolumns, nteams, values, partial}, scratch);
-    device->run(1, SumRows{nteams, ncolumns, 1, partial, result + offset}, scratch);
+    return memory + ENERGIES + input.ncenters;
+  }
+  static std::size_t size(const Input &input)
+  {
+    return ENERGIES + input.ncenters + RowSums::size(input);
   }
 
   std::shared_ptr<Device> device;
-  DeviceArray<double> atom_energy{device}, row_sums{device}, virial{device}, sums{device};
-  HostArray<double> host_sums{device}, host_energy{device}, host_row_sums{device};
+  DeviceArray<double> all{device}, virial{device}, partial_sums{device};
+  HostArray<double> on_host{device};
 };
 
 }    // namespace pwmlff

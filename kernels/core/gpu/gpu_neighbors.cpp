@@ -2,6 +2,7 @@
 
 #include "gpu_neighbors.h"
 
+#include "../threads.h"
 #include "cell_list_kernels.h"
 
 #include <algorithm>
@@ -138,14 +139,16 @@ void GpuNeighbors::build(int ncenters, int nrows, int nspecies, const double *x,
   device.run(ncenters, search);
 }
 
-void GpuNeighbors::update(const double *x)
+void GpuNeighbors::update(const double *x, int nthreads)
 {
   Implementation &self = *implementation;
   const std::size_t n = 3 * static_cast<std::size_t>(self.nrows);
-  self.device
-      ->synchronize();    // positions that an interrupted step has sent may still be on their way
+  // Positions that an interrupted step has sent may still be on their way.
+  self.device->synchronize();
   double *const staged = self.pinned.reserve(n);
-  if (n > 0) std::memcpy(staged, x, n * sizeof(double));
+  in_parts(static_cast<std::ptrdiff_t>(n), nthreads, [&](std::ptrdiff_t begin, std::ptrdiff_t end) {
+    std::copy(x + begin, x + end, staged + begin);
+  });
   self.x.assign(staged, n);
 }
 

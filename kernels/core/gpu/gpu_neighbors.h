@@ -42,8 +42,9 @@ class PWMLFF_KERNELS_API GpuNeighbors {
   void build(int ncenters, int nrows, int nspecies, const double *x, const int *species,
              double reach);
 
-  /// Send the current positions [nrows, 3]. They may change again at once.
-  void update(const double *x);
+  /// Send the current positions [nrows, 3], which so many threads copy. They may change again at
+  /// once.
+  void update(const double *x, int nthreads = 1);
 
   const std::shared_ptr<Device> &device() const;
   int ncenters() const;

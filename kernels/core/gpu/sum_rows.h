@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 
-// Sums over rows, always in the same order.
+// Energy and virial of the whole, always summed in the same order, and whether all energies and
+// forces are numbers.
 
 #pragma once
 
 #include "../team.h"
 
+#include <cstddef>
 #include <cstdint>
 
 namespace pwmlff {
@@ -13,28 +15,63 @@ namespace pwmlff {
 struct SumRows {
   static constexpr int lanes = 256;
   static constexpr const char *name = "SumRows";
-  std::int64_t nrows;
-  int ncolumns, nteams;
-  const double *values;    // [nrows, ncolumns]
-  double *sums;            // [nteams, ncolumns]
+  /// Nine of a virial, the energy, and zero or, where an energy or a force is none, no number.
+  static constexpr int nsums = 11;
+  static constexpr int ENERGY = 9, FINITE = 10;
+
+  /// Numbers of a row follow each other.
+  struct Rows {
+    std::int64_t n;
+    int stride;    // from one row to the next
+    const double *values;
+  };
+  Rows virials, energies;    // of nine, and of one
+  Rows others;               // of one, which have to be numbers, as energies have to
+  int nteams;
+  double *sums;    // [nteams, nsums]
+
+  static constexpr std::size_t scratch_bytes() { return sizeof(double) * nsums * (lanes + parts); }
 
   template <class Team>
   PWMLFF_HOST_DEVICE void operator()(const Team &team, std::int64_t item) const
   {
-    double *const partial = team.template scratch<double>();    // [lanes]
-    for (int c = 0; c < ncolumns; ++c) {
-      double sum = 0.0;
-      for (std::int64_t r = item * team.lanes() + team.lane(); r < nrows;
-           r += static_cast<std::int64_t>(nteams) * team.lanes())
-        sum += values[r * ncolumns + c];
-      team.sync();
-      partial[team.lane()] = sum;
-      for (int half = team.lanes() / 2; half > 0; half /= 2) {
-        team.sync();
-        if (team.lane() < half) partial[team.lane()] += partial[team.lane() + half];
-      }
-      if (team.lane() == 0) sums[item * ncolumns + c] = partial[0];
+    double sum[nsums] = {};
+    for_rows(team, item, virials, [&](const double *row) {
+      for (int c = 0; c < 9; ++c) sum[c] += row[c];
+    });
+    for_rows(team, item, energies, [&](const double *row) {
+      sum[ENERGY] += row[0];
+      sum[FINITE] += 0.0 * row[0];
+    });
+    for_rows(team, item, others, [&](const double *row) { sum[FINITE] += 0.0 * row[0]; });
+    double *const of_lanes = team.template scratch<double>();    // [nsums, lanes]
+    double *const of_parts = of_lanes + nsums * team.lanes();    // [nsums, parts]
+    for (int c = 0; c < nsums; ++c) of_lanes[c * team.lanes() + team.lane()] = sum[c];
+    team.sync();
+    for (int w = team.lane(); w < nsums * parts; w += team.lanes()) {
+      double part = 0.0;
+      for (int k = w % parts; k < team.lanes(); k += parts)
+        part += of_lanes[w / parts * team.lanes() + k];
+      of_parts[w] = part;
     }
+    team.sync();
+    for (int c = team.lane(); c < nsums; c += team.lanes()) {
+      double whole = 0.0;
+      for (int k = 0; k < parts; ++k) whole += of_parts[c * parts + k];
+      sums[item * nsums + c] = whole;
+    }
+  }
+
+ private:
+  static constexpr int parts = 16;    // in which the lanes are summed up
+
+  template <class Team, class Add>
+  PWMLFF_HOST_DEVICE void for_rows(const Team &team, std::int64_t item, const Rows &rows,
+                                   const Add &add_row) const
+  {
+    const std::int64_t step = static_cast<std::int64_t>(nteams) * team.lanes();
+    for (std::int64_t r = item * team.lanes() + team.lane(); r < rows.n; r += step)
+      add_row(rows.values + r * rows.stride);
   }
 };
 

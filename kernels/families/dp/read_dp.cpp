@@ -5,9 +5,11 @@
 #include "pair_terms.h"
 
 #include <algorithm>
+#include <iterator>
 #include <set>
 #include <stdexcept>
 #include <string>
+#include <string_view>
 #include <utility>
 
 namespace pwmlff {
@@ -16,7 +18,7 @@ namespace {
 constexpr int MOST_TYPES = 118, MOST_NUMBERS = 1 << 24;
 
 /// What is no parameter of a net.
-const std::set<std::string> OTHERS = {
+constexpr std::string_view OTHERS[] = {
     "rmin", "rmax",        "m2",           "atom_type", "sel",        "all_species", "davg",
     "dstd", "type_vector", "plain_layers", "zbl_radii", "grade_mean", "grade_factor"};
 
@@ -31,7 +33,7 @@ class Parameters {
   explicit Parameters(const Arrays &arrays) : arrays(arrays)
   {
     for (const auto &[name, array] : arrays.all())
-      if (!OTHERS.contains(name)) left.insert(name);
+      if (std::ranges::find(OTHERS, name) == std::end(OTHERS)) left.insert(name);
   }
 
   bool has(const std::string &name) const { return left.contains(name); }

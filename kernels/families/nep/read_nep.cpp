@@ -247,7 +247,7 @@ struct ZblLine {
   double factor = 0.0;         // typewise: outer is at most this times the sum of two radii
   double inner_share = 0.0;    // typewise: inner as a share of outer
   int number = 0;              // of the line that says so
-  std::vector<double> values{};
+  std::vector<double> values;
 };
 
 ZblLine read_zbl_line(Lines &lines)

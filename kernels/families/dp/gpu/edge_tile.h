@@ -33,7 +33,7 @@ PWMLFF_HOST_DEVICE NetValue evaluate_net(const Team &team, const GpuPair<T> &pai
   }
   team.sync();
   for (int l = 0; l < pair.nlayers; ++l) {
-    const GpuLayer &layer = pair.layers[l];
+    const GpuLayer<double> &layer = pair.layers[l];
     for (int o = team.lane(); o < layer.out; o += team.lanes()) {
       const double *const weights = global_pointer(layer.weight) + o;
       double z = global_pointer(layer.bias)[o], dz = 0.0;

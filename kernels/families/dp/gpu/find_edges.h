@@ -19,7 +19,7 @@ template <class T> struct FindEdges {
   GpuModel<T> model;
   GpuList list;
   GpuChunk<T> chunk;
-  long long *overflow;    // key of the Excess of the first center
+  std::int64_t *overflow;    // key of the Excess of the first center
 
   template <class Team>
   PWMLFF_HOST_DEVICE void operator()(const Team &team, std::int64_t item) const

@@ -35,20 +35,17 @@ template <class T> class DPGpuEngine : public DPEngine {
   {
     const GpuNeighbors &neighbors = neighbors_on(device_, input);
     if (generation != neighbors.generation()) make_blocks(neighbors);
-    overflow.clear(1);
     const GpuSums::Place place = sums.begin(input);
     if (input.want_grade) grade.clear(input.ncenters);
     for (const Chunk &chunk : chunks)
       run_chunk(neighbors, chunk, place, input.want_grade ? grade.get() : nullptr);
-    overflow.download(host_overflow.reserve(1), 1);
     result.grade = nullptr;
     if (input.want_grade) {
       grade.download(host_grade.reserve(input.ncenters), input.ncenters);
       result.grade = host_grade.get();
     }
-    sums.finish(input, nitems, result);    // waits for all downloads
-
-    if (const long long key = *host_overflow.get()) {
+    // Waits for all downloads.
+    if (const std::int64_t key = sums.finish(input, nitems, result)) {
       Excess excess = excess_of(key);
       excess.limit = network_.sel[excess.species];
       throw TooManyNeighbors(excess);
@@ -62,15 +59,16 @@ template <class T> class DPGpuEngine : public DPEngine {
     std::int64_t first_block = 0, nblocks = 0, first_item = 0, nitems = 0;
   };
 
-  GpuLayer keep_layer(const DPLayer &layer, int in, const std::vector<double> &weight)
+  template <class V> const V *keep(const std::vector<double> &values)
   {
-    return {in,
-            layer.out,
-            layer.residual,
-            constants.keep(weight),
-            nullptr,
-            constants.keep(layer.bias),
-            constants.keep(layer.step)};
+    return constants.keep(std::vector<V>(values.begin(), values.end()));
+  }
+
+  template <class V>
+  GpuLayer<V> keep_layer(const DPLayer &layer, int in, const std::vector<double> &weight)
+  {
+    return {in,      layer.out,           layer.residual,     keep<V>(weight),
+            nullptr, keep<V>(layer.bias), keep<V>(layer.step)};
   }
 
   void keep_pairs()
@@ -101,10 +99,10 @@ template <class T> class DPGpuEngine : public DPEngine {
       std::vector<double> g_rmax(model.padded, 0.0);
       std::copy_n(jets.f.begin(), width, g_rmax.begin());
       pair.g_rmax = constants.keep(g_rmax);
-      std::vector<GpuLayer> layers;
+      std::vector<GpuLayer<double>> layers;
       for (const DPLayer &layer : net.layers) {
         model.widest_embedding = std::max(model.widest_embedding, layer.out);
-        layers.push_back(keep_layer(layer, layer.in, layer.weight));
+        layers.push_back(keep_layer<double>(layer, layer.in, layer.weight));
       }
       pair.nlayers = static_cast<int>(layers.size());
       pair.layers = constants.keep(layers);
@@ -115,19 +113,19 @@ template <class T> class DPGpuEngine : public DPEngine {
   void keep_fittings()
   {
     const DPNetwork &network = network_;
-    std::vector<GpuFitting> fittings(network.nspecies());
+    std::vector<GpuFitting<T>> fittings(network.nspecies());
     for (int a = 0; a < network.nspecies(); ++a) {
-      GpuFitting &fitting = fittings[a] = {};
+      GpuFitting<T> &fitting = fittings[a] = {};
       if (!present[a]) continue;
       const auto &layers = network.fitting[a].layers;
-      std::vector<GpuLayer> hidden;
+      std::vector<GpuLayer<T>> hidden;
       int in = descriptor_size(network.width, network.m2), total = 0;
       for (std::size_t l = 0; l < layers.size(); ++l) {
         const std::vector<double> weight =
             l == 0 ? fold_weights(layers[l].weight, network.width, network.m2) : layers[l].weight;
         if (l + 1 == layers.size()) {
           fitting.nlast = in;
-          fitting.last = constants.keep(weight);
+          fitting.last = keep<T>(weight);
           fitting.last_bias = layers[l].bias[0];
           break;
         }
@@ -135,8 +133,8 @@ template <class T> class DPGpuEngine : public DPEngine {
         for (int o = 0; o < layers[l].out; ++o)
           for (int i = 0; i < in; ++i)
             transposed.push_back(weight[static_cast<std::size_t>(i) * layers[l].out + o]);
-        hidden.push_back(keep_layer(layers[l], in, weight));
-        hidden.back().transposed = constants.keep(transposed);
+        hidden.push_back(keep_layer<T>(layers[l], in, weight));
+        hidden.back().transposed = keep<T>(transposed);
         in = layers[l].out;
         total += in;
         widest = std::max(widest, in);
@@ -150,8 +148,8 @@ template <class T> class DPGpuEngine : public DPEngine {
       for (int i = 0; i < in; ++i)
         for (int o = 0; o < in; ++o)
           columns.push_back(factor[static_cast<std::size_t>(o) * in + i]);
-      fitting.grade_mean = constants.keep(network.grades[a].mean);
-      fitting.grade_factor = constants.keep(columns);
+      fitting.grade_mean = keep<T>(network.grades[a].mean);
+      fitting.grade_factor = keep<T>(columns);
     }
     model.fittings = constants.keep(fittings);
   }
@@ -160,7 +158,7 @@ template <class T> class DPGpuEngine : public DPEngine {
   void choose_most_fit_atoms()
   {
     constexpr std::size_t reserved = 1024;    // of each block, by the hardware
-    for (const int atoms : {16, 8, 4, 1}) {
+    for (const int atoms : {32, 16, 8, 4, 1}) {
       most_fit_atoms = atoms;
       if (2 * fit_scratch(atoms) + reserved <= device_->largest_scratch()) break;
     }
@@ -191,12 +189,24 @@ template <class T> class DPGpuEngine : public DPEngine {
     return Fit<T, 1>::scratch_bytes(atoms, model.width, model.m2, depth, widest);
   }
 
+  // So many teams for a center in Differentiate that all multiprocessors have work, where there is
+  // that much.
+  void choose_parts(std::size_t natoms)
+  {
+    constexpr std::size_t resident = BlockShape::resident<Differentiate<T>>();
+    const std::size_t teams = resident / Differentiate<T>::lanes * device_->multiprocessors();
+    const int tiles = (stride + Differentiate<T>::Tile::size - 1) / Differentiate<T>::Tile::size;
+    nparts = static_cast<int>(
+        std::clamp<std::size_t>(teams / std::max<std::size_t>(1, natoms), 1, std::min(16, tiles)));
+  }
+
   // Centers sorted by species, and cut into blocks for the fitting nets and chunks for the rest.
   void make_blocks(const GpuNeighbors &neighbors)
   {
     const Centers centers(neighbors.species_of_rows().data(), neighbors.ncenters(), taking_part);
     choose_fit_atoms(neighbors.ncenters());
     stride = std::max(1, neighbors.most_candidates());
+    choose_parts(neighbors.ncenters());
     constexpr std::size_t edge_bytes = 2 * sizeof(int) + 10 * sizeof(T);
     const auto chunk_items = static_cast<std::int64_t>(
         std::max<std::size_t>(fit_atoms, chunk_bytes / (edge_bytes * stride)));
@@ -250,7 +260,7 @@ template <class T> class DPGpuEngine : public DPEngine {
                             moment_gradient.get(),
                             part.first_item};
     const int widest_net = model.widest_embedding;
-    device_->run(n, FindEdges<T>{model, list, chunk, overflow.get()});
+    device_->run(n, FindEdges<T>{model, list, chunk, to.flag});
     device_->run(n, EdgeMoments<T>{model, neighbors.species(), chunk},
                  EdgeMoments<T>::Tile::bytes(widest_net));
     const GpuBlock *const fitted = blocks_on_device.get() + part.first_block;
@@ -264,12 +274,12 @@ template <class T> class DPGpuEngine : public DPEngine {
           part.nblocks,
           Fit<T, 1>{model, chunk, fitted, fit_atoms, widest, depth, to.atom_energy, grades},
           fit_scratch(fit_atoms));
-    device_->run(n, Differentiate<T>{model, neighbors.species(), chunk},
+    device_->run(n * nparts, Differentiate<T>{model, neighbors.species(), chunk, nparts},
                  Differentiate<T>::Tile::bytes(widest_net));
     device_->run(n, Forces<T>{model, list, chunk, to.atom_energy, to.virial, grades, to.rows});
   }
 
-  static constexpr int FIT_REGISTERS = 4;
+  static constexpr int FIT_REGISTERS = 32 / sizeof(T);
 
   const std::size_t chunk_bytes;
   GpuModel<T> model{};
@@ -278,7 +288,7 @@ template <class T> class DPGpuEngine : public DPEngine {
 
   // Of the present list.
   std::int64_t generation = -1, nitems = 0;
-  int stride = 1, fit_atoms = 1;
+  int stride = 1, fit_atoms = 1, nparts = 1;
   std::vector<Chunk> chunks;
 
   DeviceConstants constants{device_};
@@ -291,8 +301,6 @@ template <class T> class DPGpuEngine : public DPEngine {
   GpuSums sums{device_};
   DeviceArray<double> grade{device_};
   HostArray<double> host_grade{device_};
-  DeviceArray<long long> overflow{device_};    // key of an Excess
-  HostArray<long long> host_overflow{device_};
 };
 
 }    // namespace

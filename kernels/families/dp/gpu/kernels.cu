@@ -13,7 +13,7 @@ PWMLFF_RUNS_ON_GPU(EdgeMoments<float>);
 PWMLFF_RUNS_ON_GPU(EdgeMoments<double>);
 PWMLFF_RUNS_ON_GPU(Fit<float, 1>);
 PWMLFF_RUNS_ON_GPU(Fit<double, 1>);
-PWMLFF_RUNS_ON_GPU(Fit<float, 4>);
+PWMLFF_RUNS_ON_GPU(Fit<float, 8>);
 PWMLFF_RUNS_ON_GPU(Fit<double, 4>);
 PWMLFF_RUNS_ON_GPU(Differentiate<float>);
 PWMLFF_RUNS_ON_GPU(Differentiate<double>);

@@ -15,13 +15,13 @@
 namespace pwmlff {
 
 /// One layer of a net on the device (DPLayer).
-struct GpuLayer {
+template <class T> struct GpuLayer {
   int in, out;
   bool residual;
-  const double *weight;        // [in, out]
-  const double *transposed;    // [out, in]; fitting nets only
-  const double *bias;          // [out]
-  const double *step;          // [out] factor of tanh
+  const T *weight;        // [in, out]
+  const T *transposed;    // [out, in]; fitting nets only
+  const T *bias;          // [out]
+  const T *step;          // [out] factor of tanh
 };
 
 template <class T> struct GpuPair {
@@ -31,27 +31,27 @@ template <class T> struct GpuPair {
   const T *table;          // [rows, padded] G - G(rmax); null: the net is evaluated
   const double *g_rmax;    // [padded] G at and beyond the cutoff
   int nlayers;
-  const GpuLayer *layers;
+  const GpuLayer<double> *layers;
 };
 
-struct GpuFitting {
+template <class T> struct GpuFitting {
   int nlayers;    // hidden ones
-  const GpuLayer *layers;
+  const GpuLayer<T> *layers;
   int nlast;    // inputs of the last, linear layer
-  const double *last;
+  const T *last;
   double last_bias;
-  const double *grade_mean;      // [nlast], or null without a grade
-  const double *grade_factor;    // [nlast, nlast] column by column
+  const T *grade_mean;      // [nlast], or null without a grade
+  const T *grade_factor;    // [nlast, nlast] column by column
 };
 
 template <class T> struct GpuModel {
   int nspecies;
-  int width, padded;             // M, and rounded up to whole vectors
-  int m2;                        // axis width
-  int widest_embedding;          // layer
-  double cutsq, scale;           // scale: 1/(number of slots)
-  const GpuPair<T> *pairs;       // [nspecies, nspecies] center first
-  const GpuFitting *fittings;    // [nspecies]
+  int width, padded;                // M, and rounded up to whole vectors
+  int m2;                           // axis width
+  int widest_embedding;             // layer
+  double cutsq, scale;              // scale: 1/(number of slots)
+  const GpuPair<T> *pairs;          // [nspecies, nspecies] center first
+  const GpuFitting<T> *fittings;    // [nspecies]
 };
 
 /// What the items of a chunk hand from step to step. Edges of an item start at item*stride, by
@@ -73,13 +73,13 @@ template <class T> struct GpuChunk {
 
 /// An Excess as a number that is the larger the earlier its row is; 0: none. Its limit is not kept.
 constexpr int MOST_ROWS = 0x7fffffff, MOST_SPECIES = 0xff, MOST_COUNT = 0xffffff;
-PWMLFF_FORMULA long long key_of(const Excess &excess)
+PWMLFF_FORMULA std::int64_t key_of(const Excess &excess)
 {
-  return (static_cast<long long>(MOST_ROWS - excess.row) << 32) |
-         (static_cast<long long>(MOST_SPECIES - excess.species) << 24) |
+  return (static_cast<std::int64_t>(MOST_ROWS - excess.row) << 32) |
+         (static_cast<std::int64_t>(MOST_SPECIES - excess.species) << 24) |
          (excess.count < MOST_COUNT ? excess.count : MOST_COUNT);
 }
-inline Excess excess_of(long long key)
+inline Excess excess_of(std::int64_t key)
 {
   return {MOST_ROWS - static_cast<int>(key >> 32),
           MOST_SPECIES - static_cast<int>(key >> 24 & MOST_SPECIES),

@@ -118,7 +118,7 @@ template <class T> class MaceWorker : public Worker {
   }
 
   /// By what entered layer t, of all rows.
-  T *derivatives(int t) { return dfeatures[t % 2].get(); }
+  T *derivatives(int t) { return dfeatures[t & 1].get(); }
 
  private:
   void begin()
@@ -538,7 +538,7 @@ template <class T> class MaceWorker : public Worker {
       const double factor = density_factor(t, local(block, b));
       double sum = 0.0;
       for (std::size_t k = 0; k < message_size; ++k) {
-        // As long as message. NOLINTNEXTLINE(clang-analyzer-security.ArrayBound)
+        // As long as message, for each b. NOLINTNEXTLINE(clang-analyzer-*)
         sum += static_cast<double>(dmessages[b][k]) * static_cast<double>(message[k]);
         dmessages[b][k] *= static_cast<T>(factor);
       }
