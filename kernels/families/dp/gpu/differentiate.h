@@ -42,7 +42,7 @@ template <class T> struct Differentiate {
         for (int k = 0; k < n; ++k) {
           T sum[5] = {T(0), T(0), T(0), T(0), T(0)};
           if (in_table || tile.row[k] >= 0) by_table(team, pair, gradient, tile, k, sum);
-          else by_net(team, pair, gradient, tile.environment[k], net, sum);
+          else by_net(team, pair, gradient, tile.environment(k), net, sum);
           for (int c = 0; c < 5; ++c) sum[c] = team.sum(sum[c]);
           if (team.lane() == 0)
             for (int c = 0; c < 5; ++c) chunk.derivative[5 * (begin + t + k) + c] = sum[c];
@@ -90,7 +90,7 @@ template <class T> struct Differentiate {
   PWMLFF_HOST_DEVICE void by_table(const Team &team, const GpuPair<T> &pair,
                                    const Gradient &gradient, const Tile &tile, int k, T *sum) const
   {
-    const T *const row = global_pointer(pair.table) + tile.row[k] * std::int64_t(model.padded);
+    const T *const row = global_pointer(pair.table) + tile.row[k] * model.table_row;
     for (int p = 0; p < Gradient::KEPT; ++p) {
       const int m = V * (team.lane() + p * team.lanes());
       if (m < model.padded) columns(row + m, gradient.kept[p], tile, k, sum);
@@ -109,15 +109,15 @@ template <class T> struct Differentiate {
                                   T *sum) const
   {
     T coef[6][V], value[V], slope[V];
-    for (int i = 0; i < 6; ++i) load_together<V>(row + i * model.padded, coef[i]);
+    for (int i = 0; i < 6; ++i) load_together<V>(row + i * model.table_row, coef[i]);
     for (int v = 0; v < V; ++v) {
       value[v] = coef[0][v];
       slope[v] = T(0);
     }
-    add_spline<V>([&](int i, int v) { return coef[i][v]; }, tile.value_weight[k],
-                  tile.slope_weight[k], 1, value, slope);
+    add_spline<V>([&](int i, int v) { return coef[i][v]; }, tile.value_weight(k),
+                  tile.slope_weight(k), 1, value, slope);
     for (int v = 0; v < V; ++v)
-      add(&gradient[0][v], V, value[v], slope[v], tile.environment[k], sum);
+      add(&gradient[0][v], V, value[v], slope[v], tile.environment(k), sum);
   }
 
   // The net's derivative is by R~_0: it goes where dE/dR~_0 goes.

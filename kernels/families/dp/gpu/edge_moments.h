@@ -41,19 +41,18 @@ template <class T> struct EdgeMoments {
             if (!mine) continue;
             const T *const table = global_pointer(pair.table) + m;
             PWMLFF_UNROLL_BY_4
-            for (int k = 0; k < n; ++k) add(tile, k, table_value(table, tile, k), sum);
+            for (int k = 0; k < n; ++k) add_by_table(table, tile, k, sum);
             continue;
           }
           for (int k = 0; k < n; ++k) {
-            T value = T(0);
-            if (tile.row[k] < 0) {
-              const NetValue exact =
-                  evaluate_net(team, pair, tile.environment[k][0], model.widest_embedding, net);
-              if (m < model.width) value = static_cast<T>(exact.value[m] - pair.g_rmax[m]);
-            } else if (mine) {
-              value = table_value(global_pointer(pair.table) + m, tile, k);
+            if (tile.row[k] >= 0) {
+              if (mine) add_by_table(global_pointer(pair.table) + m, tile, k, sum);
+              continue;
             }
-            add(tile, k, value, sum);
+            const NetValue exact =
+                evaluate_net(team, pair, tile.environment(k)[0], model.widest_embedding, net);
+            if (m < model.width)
+              add(tile.environment(k), static_cast<T>(exact.value[m] - pair.g_rmax[m]), sum);
           }
         }
         if (mine)
@@ -67,15 +66,21 @@ template <class T> struct EdgeMoments {
   }
 
  private:
-  PWMLFF_HOST_DEVICE T table_value(const T *column, const Tile &tile, int k) const
+  /// @param column  of the lane in the first row of the table
+  PWMLFF_HOST_DEVICE void add_by_table(const T *column, const Tile &tile, int k, T *sum) const
   {
-    T value, slope;
-    pwmlff::table_value(column, model.padded, tile, k, value, slope);
-    return value;
+    constexpr int together = 16 / sizeof(T);
+    T edge[(9 + together - 1) / together * together];    // environment and weights of the value
+    load_together<sizeof edge / sizeof(T)>(tile.number[k], edge);
+    const T *const coef = column + tile.row[k] * model.table_row;
+    T value = coef[0], slope = T(0);
+    add_spline<1>([&](int i, int) { return coef[i * model.table_row]; }, edge + 4,
+                  tile.slope_weight(k), 1, &value, &slope);
+    add(edge, value, sum);
   }
-  PWMLFF_HOST_DEVICE static void add(const Tile &tile, int k, T value, T *sum)
+  PWMLFF_HOST_DEVICE static void add(const T *environment, T value, T *sum)
   {
-    for (int c = 0; c < 4; ++c) sum[c] += tile.environment[k][c] * value;
+    for (int c = 0; c < 4; ++c) sum[c] += environment[c] * value;
   }
 };
 

@@ -57,8 +57,16 @@ PWMLFF_HOST_DEVICE NetValue evaluate_net(const Team &team, const GpuPair<T> &pai
 /// Edges that a team works on together, in its scratch.
 template <class T, int N> struct EdgeTile {
   static constexpr int size = N;
-  T value_weight[N][5], slope_weight[N][5], environment[N][4];
+  // Numbers of an edge, in an odd number of 128 bits, so that edges begin in different banks.
+  static constexpr int of_all = ((14 * sizeof(T) + 15) / 16 | 1) * 16 / sizeof(T);
+
+  /// Four of the environment, five weights of the value, five of the slope.
+  alignas(16) T number[N][of_all];
   int row[N];
+
+  PWMLFF_HOST_DEVICE const T *environment(int k) const { return number[k]; }
+  PWMLFF_HOST_DEVICE const T *value_weight(int k) const { return number[k] + 4; }
+  PWMLFF_HOST_DEVICE const T *slope_weight(int k) const { return number[k] + 9; }
 
   /// Read `n` edges from `begin` on.
   /// @return whether all of them are in the table
@@ -72,10 +80,10 @@ template <class T, int N> struct EdgeTile {
       const std::int64_t e = begin + k;
       row[k] = chunk.row[e];
       outside += row[k] < 0;
-      for (int c = 0; c < 4; ++c) environment[k][c] = chunk.environment[4 * e + c];
+      for (int c = 0; c < 4; ++c) number[k][c] = chunk.environment[4 * e + c];
       const bool upper = row[k] >= static_cast<int>(pair.segment[1].first);
       const T per_spacing = static_cast<T>(pair.segment[upper].inv_spacing);
-      spline_weights<T>(chunk.place[e], per_spacing, value_weight[k], slope_weight[k]);
+      spline_weights<T>(chunk.place[e], per_spacing, number[k] + 4, number[k] + 9);
     }
     team.sync();
     return team.sum(outside) == 0;
@@ -86,19 +94,6 @@ template <class T, int N> struct EdgeTile {
     return 4 * static_cast<std::size_t>(widest) * sizeof(double) + sizeof(EdgeTile);
   }
 };
-
-/// Adds up the spline of one edge of a tile for one channel.
-/// @param column  the channel in the first row of the table, which has `padded` in a row
-template <class T, class Tile>
-PWMLFF_FORMULA void table_value(const T *column, int padded, const Tile &tile, int k, T &value,
-                                T &slope)
-{
-  const T *const coef = column + tile.row[k] * std::int64_t(padded);
-  value = coef[0];
-  slope = T(0);
-  add_spline<1>([&](int i, int) { return coef[i * padded]; }, tile.value_weight[k],
-                tile.slope_weight[k], 1, &value, &slope);
-}
 
 /// The scratch of a team: room for a net, then a tile.
 template <class Tile, class Team> PWMLFF_HOST_DEVICE Tile *tile_of(const Team &team, int widest)

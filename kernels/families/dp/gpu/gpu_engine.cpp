@@ -21,6 +21,7 @@ template <class T> class DPGpuEngine : public DPEngine {
     model.nspecies = network.nspecies();
     model.width = network.width;
     model.padded = round_up(network.width, 16 / sizeof(T));
+    model.table_row = round_up(network.width, 128 / sizeof(T));
     model.m2 = network.m2;
     model.widest_embedding = 1;
     model.cutsq = network.rmax * network.rmax;
@@ -85,10 +86,10 @@ template <class T> class DPGpuEngine : public DPEngine {
       pair.sel = network.sel[p % nspecies];
       if (table) {
         const std::size_t rows = table->coef.size() / width;
-        std::vector<T> coef(rows * model.padded, T(0));
+        std::vector<T> coef(rows * model.table_row, T(0));
         for (std::size_t r = 0; r < rows; ++r)
           for (int m = 0; m < width; ++m)
-            coef[r * model.padded + m] =
+            coef[r * model.table_row + m] =
                 static_cast<T>(table->coef[r * width + m] - table->g_rmax[m]);
         pair.table = constants.keep(coef);
         table_bytes_ += coef.size() * sizeof(T);

@@ -28,7 +28,7 @@ template <class T> struct GpuPair {
   bool present;    // both species take part
   int sel;         // slots
   PairGeometry geometry;
-  const T *table;          // [rows, padded] G - G(rmax); null: the net is evaluated
+  const T *table;          // [rows, table_row] G - G(rmax); null: the net is evaluated
   const double *g_rmax;    // [padded] G at and beyond the cutoff
   int nlayers;
   const GpuLayer<double> *layers;
@@ -47,6 +47,7 @@ template <class T> struct GpuFitting {
 template <class T> struct GpuModel {
   int nspecies;
   int width, padded;                // M, and rounded up to whole vectors
+  int table_row;                    // M rounded up to whole lines of a cache
   int m2;                           // axis width
   int widest_embedding;             // layer
   double cutsq, scale;              // scale: 1/(number of slots)
