@@ -31,7 +31,6 @@ struct pwmlff_engine {
   std::uint64_t list = 0;
   std::vector<int> species, first, candidate;
   std::unique_ptr<GpuNeighbors> on_device;
-  std::string description;    // JSON
 };
 
 namespace {
@@ -164,10 +163,11 @@ pwmlff_engine *pwmlff_make_engine(const pwmlff_network *network,
 
 void pwmlff_free_engine(pwmlff_engine *engine) { delete engine; }
 
-const char *pwmlff_describe_engine(pwmlff_engine *engine)
+const char *pwmlff_describe_engine(const pwmlff_engine *engine)
 {
-  engine->description = described(*engine->engine);
-  return engine->description.c_str();
+  thread_local std::string description;
+  description = described(*engine->engine);
+  return description.c_str();
 }
 
 void pwmlff_measure_engine(pwmlff_engine *engine, int enabled)

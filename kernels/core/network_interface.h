@@ -48,9 +48,10 @@ PWMLFF_KERNELS_API pwmlff_engine *pwmlff_make_engine(const pwmlff_network *netwo
                                                      const pwmlff_engine_settings *settings);
 PWMLFF_KERNELS_API void pwmlff_free_engine(pwmlff_engine *engine);
 
-/// An object of JSON, valid until the next call: processor; table_bytes; table_error, a list of
-/// two; has_grade; seconds, of each kernel of a device that were measured so far.
-PWMLFF_KERNELS_API const char *pwmlff_describe_engine(pwmlff_engine *engine);
+/// An object of JSON, valid until the next call in this thread: processor; table_bytes;
+/// table_error, a list of two; has_grade; seconds, of each kernel of a device that were measured so
+/// far.
+PWMLFF_KERNELS_API const char *pwmlff_describe_engine(const pwmlff_engine *engine);
 
 /// Measure how long each kernel of a device takes from now on, or no longer.
 PWMLFF_KERNELS_API void pwmlff_measure_engine(pwmlff_engine *engine, int enabled);
