@@ -51,6 +51,9 @@ int pwmlff_open_model(const char *file, const char *contents, uint64_t size,
                       const pwmlff_options *options, pwmlff_model **model)
 {
   return done([&] {
+    if (times_host_alone())
+      throw std::invalid_argument("the environment has PWMLFF_GPU_STAND_IN=none, with which forces "
+                                  "are zero, expected it for timing lmp alone; unset it");
     EngineOptions asked;
     asked.engine = parse_engine(options->engine);
     asked.precision = checked_precision(options->precision);

@@ -541,6 +541,14 @@ def test_forked_child_of_a_busy_thread(calculator):
     assert os.waitpid(child, 0)[1] == 0
 
 
+@pytest.mark.parametrize("device", ["cpu", "cuda"])
+def test_no_zeros_from_nothing(calculator, monkeypatch, device):
+    """What leaves out all kernels is for timing lmp; here nobody would see that forces are zero."""
+    monkeypatch.setenv("PWMLFF_GPU_STAND_IN", "none")
+    with pytest.raises(Failure, match=r"PWMLFF_GPU_STAND_IN=none.*unset it"):
+        calculator(BINARY.model(), device=device).get_property("energy", BINARY.atoms())
+
+
 def test_errors(calculator, monkeypatch):
     monkeypatch.delenv("PWMLFF_GPU_STAND_IN", raising=False)
     model = BINARY.model()
