@@ -52,7 +52,6 @@ step 'lmp tests' 180 "${tests[@]}" -n 4 tests/lammps -k 'device or gpu'
 # Standard output is the JSON, the step's log what is said beside it.
 step benchmark $((deadline - SECONDS)) bash -c "python3 benchmarks/standard_cases.py --gpu --rounds 1 --seconds 1 --json \
   --limit $((deadline - SECONDS > 100 ? deadline - SECONDS - 100 : 0)) > '$folder/gpu_benchmark.json'"
-step 'host share' 60 python3 benchmarks/host_share.py examples/hfo2/a.pt --elements 'Hf O' --threads 1 8 --rounds 1
 if command -v compute-sanitizer > /dev/null; then
   for tool in memcheck racecheck initcheck synccheck; do
     step "$tool" 90 compute-sanitizer --tool "$tool" --error-exitcode 9 "${tests[@]}" \
@@ -60,6 +59,7 @@ if command -v compute-sanitizer > /dev/null; then
   done
 fi
 step 'device tests' 60 "${tests[@]}" tests/device
+step 'host share' 60 python3 benchmarks/host_share.py examples/hfo2/a.pt --elements 'Hf O' --threads 1 8 --rounds 1
 tar czf "$folder/logs.tar.gz" -C "$logs" .
 
 if ((${#failed[@]})); then

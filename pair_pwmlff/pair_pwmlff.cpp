@@ -4,6 +4,7 @@
 
 #include "archive/sha256.h"
 #include "collective.h"
+#include "core/device.h"
 #include "core/periodic_table.h"
 #include "core/threads.h"
 
@@ -221,7 +222,11 @@ void PairPWMLFF::log_models()
     for (const auto &warning : model->info().warnings)
       error->warning(FLERR, "Pair style pwmlff: model '{}': {}", model->info().file, warning);
   warn_of_elements(lmp, models, species_of_type);
-  if (times_host_alone())
+  const auto computes_nothing = [](const auto &model) {
+    const std::shared_ptr<pwmlff::Device> runs_on = model->needs().device;
+    return runs_on && runs_on->mode() == pwmlff::Device::Mode::none;
+  };
+  if (std::ranges::any_of(models, computes_nothing))
     error->warning(FLERR,
                    "Pair style pwmlff: with PWMLFF_GPU_STAND_IN=none forces are zero, and only the "
                    "time of the host means anything");

@@ -6,6 +6,7 @@ neither torch nor ase nor mpi4py.
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Sequence
 from typing import Annotated, Any
@@ -82,6 +83,11 @@ def _options(
 ) -> None:
     if debug:
         report.Command.debug = True
+    if os.environ.get("PWMLFF_GPU_STAND_IN") == "none":
+        raise report.Failure(
+            "the environment has PWMLFF_GPU_STAND_IN=none, with which forces are zero, expected it "
+            "for timing lmp alone; unset it"
+        )
 
 
 data = typer.Typer(

@@ -110,6 +110,13 @@ def test_what_needs_no_torch(binary: Path):
         assert "torch" not in modules(CALCULATOR.format(model=str(model))), model
 
 
+def test_no_command_with_forces_of_zero(pwmlff):
+    """What is for timing lmp would look like an ensemble that agrees."""
+    failed = pwmlff("learn", "learn.toml", PWMLFF_GPU_STAND_IN="none")
+    assert failed.returncode != 0
+    assert "PWMLFF_GPU_STAND_IN=none, with which forces are zero" in failed.words
+
+
 @pytest.mark.parametrize("command", COMMANDS)
 def test_help_has_an_example_and_json(pwmlff, command):
     text = pwmlff(*command.split(), "--help", COLUMNS="200").output

@@ -159,6 +159,19 @@ def test_threads_take_parts_of_many_atoms(lammps: Lammps, environment):
         assert abs(run.atoms()[name] - alone[name]).max() < 1e-12 * abs(alone[name]).max()
 
 
+def test_sums_of_many_atoms_on_a_device(lammps: Lammps):
+    """A GPU adds up in two stages then, and looks for what is no number."""
+    lammps.data(crystal(11), [8, 72])
+    lammps.save(BINARY.model(isotropic=True))
+    host = lammps.run(SETUP.format("device cpu"))
+    device = lammps.run(SETUP.format("device gpu"), **ON_DEVICE)
+    assert device.thermo()["PotEng"][0] == pytest.approx(host.thermo()["PotEng"][0], rel=1e-12)
+    assert device.virial() == pytest.approx(host.virial(), rel=1e-9)
+    nearby = "set atom 9000 x 0.1 y 0.1 z 0.1\nset atom 10001 x 0.1 y 0.1 z 0.1\nrun 0"
+    failed = lammps(SETUP.format("device gpu").replace("run 0", nearby), **ON_DEVICE)
+    assert "non-finite energy or force for atom 9000 at step 0" in failed.output
+
+
 def test_nothing_in_the_place_of_a_gpu(folder: Lammps):
     """What benchmarks/host_share.py times says that it is nothing else."""
     folder.save(BINARY.model(isotropic=True))

@@ -5,6 +5,7 @@
 #include "kernels.h"
 
 #include <algorithm>
+#include <limits>
 #include <stdexcept>
 #include <string>
 
@@ -86,6 +87,8 @@ template <class T> class DPGpuEngine : public DPEngine {
       pair.sel = network.sel[p % nspecies];
       if (table) {
         const std::size_t rows = table->coef.size() / width;
+        if (rows * model.table_row > std::numeric_limits<int>::max())
+          throw std::runtime_error("the tables of this DP model are too long for a GPU");
         std::vector<T> coef(rows * model.table_row, T(0));
         for (std::size_t r = 0; r < rows; ++r)
           for (int m = 0; m < width; ++m)
@@ -167,7 +170,7 @@ template <class T> class DPGpuEngine : public DPEngine {
       return BlockShape::make(lanes, team_bytes).scratch;
     };
     const std::size_t needed = std::max(
-        {fit_scratch(most_fit_atoms),
+        {block(Fit<T, 1>::lanes, fit_scratch(most_fit_atoms)),
          block(EdgeMoments<T>::lanes, EdgeMoments<T>::Tile::bytes(model.widest_embedding)),
          block(Differentiate<T>::lanes, Differentiate<T>::Tile::bytes(model.widest_embedding))});
     if (needed > device_->largest_scratch())

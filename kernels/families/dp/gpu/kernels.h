@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 
 // The steps of a Deep Potential on a device as team kernels (core/team.h); formulas in network.h,
-// signs in evaluation.h, splines in spline.h. T is the type of tables, fitting nets and what flows
-// back through them; distances, moments, forces and sums are in float64.
+// signs in evaluation.h, splines in spline.h. T is the type of tables, moments, fitting nets and
+// what flows back through them; distances, forces and sums are in float64.
 //
 //   FindEdges     candidates -> edges within the cutoff, environment, place in the table
 //   EdgeMoments   edges -> T, with the slots without neighbor in closed form
