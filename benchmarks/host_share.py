@@ -4,7 +4,8 @@
 
 Needs no GPU: PWMLFF_GPU_STAND_IN=none takes its place, so forces are zero and atoms fly on
 straight lines. What is left is LAMMPS's part (integration, ghosts, clearing of forces) and ours
-(positions into pinned memory, forces added up). Cases take turns, and the fastest run of each counts. With `-sf omp` LAMMPS integrates and clears on all threads too.
+(positions into pinned memory, forces added up). Cases take turns, and the fastest run of each
+counts. With `-sf omp` LAMMPS integrates and clears on all threads too.
 """
 
 from __future__ import annotations
