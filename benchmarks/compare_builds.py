@@ -24,7 +24,7 @@ import numpy as np
 
 from pwmlff.launch.log import runs
 
-INPUT = """units metal
+CRYSTAL = """units metal
 lattice fcc {constant}
 region box block 0 {cells} 0 {cells} 0 {cells}
 create_box 2 box
@@ -32,13 +32,14 @@ create_atoms 1 box
 lattice sc {half} origin 0.5 0.5 0.5
 create_atoms 2 box
 mass * 50.0
-pair_style pwmlff 1 {model} {keywords} device cpu
+pair_style pwmlff 1 {model} {keywords}
 pair_coeff * * {elements}
 velocity all create 300 4711
 fix 1 all nve
 timestep 0.0001
 neigh_modify delay 0 every 1000000 check no
-thermo_style custom step cpu
+"""
+RUN = """thermo_style custom step cpu
 thermo 1
 run {steps}
 """
@@ -69,6 +70,31 @@ def cases(engine: str) -> Iterator[Case]:
             yield Case(f"{instruction_set} {precision}", keywords, steps, environment)
 
 
+def add_crystal(parser: argparse.ArgumentParser, cells: int) -> None:
+    """Options of :func:`crystal`; so many cells by default."""
+    parser.add_argument("--elements", required=True, help="cation and anion, like 'Hf O'")
+    parser.add_argument("--constant", type=float, default=5.07, help="of the fluorite lattice")
+    parser.add_argument("--cells", type=int, default=cells, help="of 12 atoms, along each side")
+
+
+def crystal(options: argparse.Namespace, model: Path, keywords: str) -> str:
+    """Commands up to the first run.
+
+    Args:
+        options: of :func:`add_crystal`.
+        model: the model file.
+        keywords: of pair_style.
+    """
+    return CRYSTAL.format(
+        model=model.absolute(),
+        keywords=keywords,
+        elements=options.elements,
+        constant=options.constant,
+        half=options.constant / 2,
+        cells=options.cells,
+    )
+
+
 def times(
     environment: Path, text: str, case: Case, options: argparse.Namespace
 ) -> np.ndarray | None:
@@ -97,15 +123,7 @@ def in_turns(case: Case, options: argparse.Namespace) -> list[np.ndarray]:
     """Seconds of all steps of each environment; nothing where the processor cannot run the case."""
     environments = [options.old.absolute(), options.new.absolute()]
     texts = [
-        INPUT.format(
-            model=model.absolute(),
-            keywords=case.keywords,
-            elements=options.elements,
-            constant=options.constant,
-            half=options.constant / 2,
-            cells=options.cells,
-            steps=case.steps,
-        )
+        crystal(options, model, case.keywords + " device cpu") + RUN.format(steps=case.steps)
         for model in (options.old_model or options.model, options.model)
     ]
     found: list[list[np.ndarray]] = [[] for _ in environments]
@@ -124,10 +142,8 @@ def main() -> None:
     parser.add_argument("old", type=Path)
     parser.add_argument("new", type=Path)
     parser.add_argument("model", type=Path)
-    parser.add_argument("--elements", required=True, help="cation and anion, like 'Hf O'")
+    add_crystal(parser, cells=4)
     parser.add_argument("--engine", choices=("fused", "torchscript"), default="fused")
-    parser.add_argument("--constant", type=float, default=5.07, help="of the fluorite lattice")
-    parser.add_argument("--cells", type=int, default=4, help="of 12 atoms, along each side")
     parser.add_argument("--old-model", type=Path, help="the same model in a form that OLD reads")
     parser.add_argument("--rounds", type=int, default=6)
     parser.add_argument("--threads", type=int, default=1, help="of each rank")

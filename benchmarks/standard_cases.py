@@ -104,6 +104,16 @@ class PaddedDP(DP):
         return torch.full([self.ntypes], self.maxNeighborNum, device=used.device)
 
 
+def phases(said: str) -> dict[str, float]:
+    """Share of the time of the last run that lmp tells of, %, of each of PHASES."""
+    last = said[said.rindex("Loop time of") :]
+    found = {}
+    for phase in PHASES:
+        share = re.search(rf"^{phase} .*\|\s*(\S+)\s*$", last, re.MULTILINE)
+        found[phase] = float(share[1]) if share else 0.0
+    return found
+
+
 @dataclass
 class Case:
     """One kind of run, and what its repetitions measured."""
@@ -180,10 +190,7 @@ class Case:
         loop = loop_times(text)[-1]
         self.rates.append(self.atoms * steps / loop / 1000)
         self.kilobytes.append(int(re.findall(r"VmRSS:\s+(\d+) kB", text)[0]))
-        tail = text[text.rindex("Loop time of") :]
-        for phase in PHASES:
-            share = re.search(rf"^{phase} .*\|\s*(\S+)\s*$", tail, re.MULTILINE)
-            self.phases[phase] = float(share[1]) if share else 0.0
+        self.phases = phases(text)
 
 
 @dataclass(frozen=True)
