@@ -71,7 +71,6 @@ class HostTeam {
     explicit Common(int lanes) : barrier(lanes) {}
     std::barrier<> barrier;
     double values[32];
-    bool flags[32];
   };
 
   /// One lane.
@@ -113,16 +112,7 @@ class HostTeam {
   }
   int count_below(bool predicate, int &total) const
   {
-    if (!common) return total = predicate, 0;
-    common->flags[lane_] = predicate;
-    sync();
-    int count = total = 0;
-    for (int k = 0; k < lanes_; ++k) {
-      if (k == lane_) count = total;
-      total += common->flags[k];
-    }
-    sync();
-    return count;
+    return sum_below(static_cast<int>(predicate), total);
   }
   template <class T> T add(T *target, T value) const
   {

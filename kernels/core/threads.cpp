@@ -30,7 +30,7 @@ void in_shares(int nshares, const std::function<void(int)> &work)
       work(share);
     } catch (...) {
 #pragma omp critical(pwmlff_shares_error)
-      error = std::current_exception();
+      if (!error) error = std::current_exception();
     }
   if (error) std::rethrow_exception(error);
 }

@@ -18,7 +18,7 @@ PWMLFF_KERNELS_API int usable_threads(int wanted);
 
 /// Call work(share) for share = 0 .. nshares-1, each on a thread of its own where there are so
 /// many. Shares, not threads, decide who does what: fewer threads change nothing.
-/// @throws what one of the calls has thrown, once all have ended
+/// @throws what the first of the calls to fail has thrown, once all have ended
 PWMLFF_KERNELS_API void in_shares(int nshares, const std::function<void(int)> &work);
 
 /// The end of a share of n items; where share -1 ends, share 0 begins.

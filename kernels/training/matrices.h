@@ -7,9 +7,9 @@
 #include "../core/buffer.h"
 #include "../core/threads.h"
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
-#include <exception>
 
 namespace pwmlff {
 
@@ -39,20 +39,14 @@ template <class T> struct Product {
   }
 };
 
-/// Run work(k) for k < n on threads; the first error is thrown.
-template <class Work>
-void parallel_for(std::size_t n, [[maybe_unused]] int nthreads, const Work &work)
+/// Run work(k) for k < n on threads, each of which takes the next k when it is free; the first
+/// error is thrown.
+template <class Work> void parallel_for(std::size_t n, int nthreads, const Work &work)
 {
-  std::exception_ptr error;
-#pragma omp parallel for num_threads(usable_threads(nthreads)) \
-    schedule(dynamic, 1) if (nthreads > 1)
-  for (std::ptrdiff_t k = 0; k < static_cast<std::ptrdiff_t>(n); ++k) try {
-      work(static_cast<std::size_t>(k));
-    } catch (...) {
-#pragma omp critical(pwmlff_training_error)
-      if (!error) error = std::current_exception();
-    }
-  if (error) std::rethrow_exception(error);
+  std::atomic<std::size_t> next = 0;
+  in_shares(nthreads, [&](int) {
+    for (std::size_t k; (k = next++) < n;) work(k);
+  });
 }
 
 }    // namespace pwmlff
