@@ -10,7 +10,8 @@
 # Output:  LAMMPS_FOUND, LAMMPS_VERSION (as `lmp -h` prints it, like "22 Jul 2025"), LAMMPS_UPDATE (what follows
 #          there, like "Update 4", or empty; the classes change with updates too), LAMMPS::Headers,
 #          LAMMPS_SIZES (SMALLBIG, ...), LAMMPS_MPI_FAMILY (MPICH, Open MPI, or empty where mpi.h does not say),
-#          LAMMPS_MPI_VERSION
+#          LAMMPS_MPI_VERSION, LAMMPS_KOKKOS (devices that its package KOKKOS was configured for, like "OPENMP SERIAL";
+#          empty without) and LAMMPS::Kokkos, the headers of the package and of the library Kokkos
 
 set(_month_names Jan Feb Mar Apr May Jun Jul Aug Sep Oct Nov Dec)
 
@@ -89,6 +90,34 @@ if(_lammps_mpi_h)
   string(REPLACE ";" "." LAMMPS_MPI_VERSION "${LAMMPS_MPI_VERSION}")
 endif()
 
+# KOKKOS: only what CMake left where a source tree was compiled says whether the package is on, and which Kokkos it
+# takes. (Kokkos's own CMake config sets compilers and flags for all targets of a project.)
+set(LAMMPS_KOKKOS "")
+file(GLOB _lammps_caches ${_lammps_root}/build*/CMakeCache.txt)
+foreach(_cache ${_lammps_caches})
+  file(STRINGS ${_cache} _line REGEX "^PKG_KOKKOS:[A-Z]+=([Oo][Nn]|[Yy][Ee][Ss]|[Tt][Rr][Uu][Ee]|1|Y|y)$")
+  if(NOT _line OR NOT EXISTS ${LAMMPS_INCLUDE_DIR}/KOKKOS/kokkos_type.h)
+    continue()
+  endif()
+  cmake_path(GET _cache PARENT_PATH _build)
+  file(STRINGS ${_cache} _line REGEX "^Kokkos_DIR:[A-Z]+=.*/lib")
+  if(_line)   # a Kokkos of its own: PREFIX/lib/cmake/Kokkos
+    string(REGEX REPLACE "^[^=]*=(.*)/lib[^/]*/cmake/Kokkos$" "\\1/include" _kokkos "${_line}")
+  else()      # the one in the source tree
+    set(_lib ${_lammps_root}/lib/kokkos)
+    set(_kokkos ${_build}/lib/kokkos ${_lib}/core/src ${_lib}/containers/src ${_lib}/algorithms/src ${_lib}/simd/src
+                ${_build}/lib/kokkos/core/src ${_lib}/tpls/desul/include ${_build}/lib/kokkos/tpls/desul/include
+                ${_lib}/tpls/mdspan/include)
+  endif()
+  find_file(_kokkos_config KokkosCore_config.h PATHS ${_kokkos} NO_DEFAULT_PATH NO_CACHE)
+  if(_kokkos_config)
+    file(STRINGS ${_kokkos_config} _lines REGEX "^#define KOKKOS_ENABLE_(CUDA|HIP|SYCL|OPENMPTARGET|OPENMP|THREADS|SERIAL)$")
+    string(REGEX REPLACE "#define KOKKOS_ENABLE_" "" LAMMPS_KOKKOS "${_lines}")
+    list(JOIN LAMMPS_KOKKOS " " LAMMPS_KOKKOS)
+    break()
+  endif()
+endforeach()
+
 include(FindPackageHandleStandardArgs)
 find_package_handle_standard_args(
   LAMMPS
@@ -108,4 +137,12 @@ if(LAMMPS_FOUND AND NOT TARGET LAMMPS::Headers)
     LAMMPS::Headers PROPERTIES
     INTERFACE_INCLUDE_DIRECTORIES "${_lammps_headers}"
     INTERFACE_COMPILE_DEFINITIONS "LAMMPS_${LAMMPS_SIZES};OMPI_SKIP_MPICXX;MPICH_SKIP_MPICXX")
+  if(LAMMPS_KOKKOS)
+    message(STATUS "KOKKOS for ${LAMMPS_KOKKOS}: ${_kokkos_config}")
+    add_library(LAMMPS::Kokkos INTERFACE IMPORTED)
+    set_target_properties(
+      LAMMPS::Kokkos PROPERTIES
+      INTERFACE_INCLUDE_DIRECTORIES "${LAMMPS_INCLUDE_DIR}/KOKKOS;${_kokkos}"
+      INTERFACE_COMPILE_DEFINITIONS LMP_KOKKOS)
+  endif()
 endif()

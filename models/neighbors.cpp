@@ -198,12 +198,17 @@ void Neighbors::update(const double *const *x)
   update(gathered.data());
 }
 
-void Neighbors::update(const double *x)
+void Neighbors::update(const double *x) { set_positions(x, nullptr); }
+
+void Neighbors::follow(const double *x) { set_positions(nullptr, x); }
+
+void Neighbors::set_positions(const double *x, const double *on_device)
 {
   x_ = x;
+  x_on_device = on_device;
   for (auto &[max_neighbor, made] : slots) made.current = false;
   for (auto &[hops, made] : edges) made.current = false;
-  for (auto &[order, other] : others) other->update(x);
+  for (auto &[order, other] : others) other->set_positions(x, on_device);
   gpu_has_positions = false;
 }
 
@@ -229,7 +234,7 @@ void Neighbors::take_over(const Neighbors &all, const std::vector<int> &order)
   edge_first = all.edge_first;
   edge_last = all.edge_last;
   candidate_edges = all.candidate_edges;
-  update(all.x_);
+  set_positions(all.x_, all.x_on_device);
 }
 
 pwmlff::GpuNeighbors &Neighbors::gpu_list(const std::shared_ptr<pwmlff::Device> &device,
@@ -239,17 +244,17 @@ pwmlff::GpuNeighbors &Neighbors::gpu_list(const std::shared_ptr<pwmlff::Device> 
     gpu_neighbors = std::make_unique<pwmlff::GpuNeighbors>(device);
     gpu_has_list = false;
   }
-  if (!gpu_has_list && reach > 0.0) {
-    gpu_neighbors->build(ncenters(), nrows(), nspecies_, x_, species_.data(), reach);
+  if (!gpu_has_positions || !gpu_has_list) {
+    if (x_on_device) gpu_neighbors->follow(x_on_device);
+    else gpu_neighbors->update(nrows(), x_, nthreads);
     gpu_has_positions = true;
-  } else if (!gpu_has_list) {
+  }
+  if (!gpu_has_list && reach > 0.0)
+    gpu_neighbors->build(ncenters(), nrows(), nspecies_, species_.data(), reach);
+  else if (!gpu_has_list)
     gpu_neighbors->assign(ncenters(), nrows(), nspecies_, species_.data(), first_.data(),
                           candidate_.data());
-    gpu_has_positions = false;
-  }
   gpu_has_list = true;
-  if (!gpu_has_positions) gpu_neighbors->update(x_, nthreads);
-  gpu_has_positions = true;
   return *gpu_neighbors;
 }
 

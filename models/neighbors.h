@@ -101,12 +101,16 @@ class Neighbors {
   void update(const double *const *x);
   void update(const double *x);
 
+  /// Take over positions of the rows [nrows, 3] in memory of the device that all models are on and
+  /// that makes the list. There are none on the host then.
+  void follow(const double *x);
+
   int nrows() const { return static_cast<int>(atom_.size()); }
   int ncenters() const { return ncenters_; }
 
   const std::vector<int> &atom() const { return atom_; }          // [nrows] atom of a row
   const std::vector<int> &species() const { return species_; }    // [nrows]
-  const double *x() const { return x_; }                          // [nrows, 3]
+  const double *x() const { return x_; }                          // [nrows, 3] or null
 
   /// Where no device makes the list, the candidates of center i and species s are
   /// candidate()[first()[i*nspecies+s]] up to candidate()[first()[i*nspecies+s+1]]; they are rows.
@@ -133,7 +137,7 @@ class Neighbors {
   bool rows_are_atoms = true;
   std::vector<int> first_{0}, candidate_;
   double reach = 0.0;    // of a list that devices make; 0 where LAMMPS made one
-  const double *x_ = nullptr;
+  const double *x_ = nullptr, *x_on_device = nullptr;    // one of them
   std::vector<double> gathered;    // [nrows, 3] positions where rows are not atoms
 
   /// Slots in use are filled anew, and those that were and no longer are cleared.
@@ -169,6 +173,7 @@ class Neighbors {
 
   std::vector<double> near_square, gamma_;    // [nrows], [ncenters]
 
+  void set_positions(const double *x, const double *on_device);
   void take_over(const Neighbors &all, const std::vector<int> &order);
   /// The same for models whose species are in another order.
   std::map<std::vector<int>, std::unique_ptr<Neighbors>> others;

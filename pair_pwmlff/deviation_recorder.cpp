@@ -58,6 +58,9 @@ class AnnouncedForces : public Fix {
     if (handle) *handle = nullptr;
   }
 
+  /// Whether the end of this step reads atoms, which KOKKOS then brings to the host.
+  void read_atoms(bool wanted) { datamask_read = wanted ? all_data : 0; }
+
   /// Whether forces were announced since the last call.
   bool test_and_clear() { return std::exchange(announced, false); }
 
@@ -74,12 +77,18 @@ class AnnouncedForces : public Fix {
   void end_of_step() override
   {
     if (frames) frames->complete();
+    read_atoms(false);
   }
 
  private:
-  AnnouncedForces(LAMMPS *lmp, int narg, char **arg) : Fix(lmp, narg, arg) {}
+  AnnouncedForces(LAMMPS *lmp, int narg, char **arg) : Fix(lmp, narg, arg), all_data(datamask_read)
+  {
+    read_atoms(false);
+    datamask_modify = 0;
+  }
   void announce() { announced = update->whichflag != 0; }
 
+  const unsigned all_data;
   bool announced = false;
   AnnouncedForces **handle = nullptr;
   FrameCapture *frames = nullptr;
@@ -183,6 +192,7 @@ void DeviationRecorder::compare(Pair *pair, const Neighbors &neighbors)
     });
   }
   if (capture && capture->due()) capture->look(found, force_sigma, energy_sigma, begins);
+  if (capture && announced_forces) announced_forces->read_atoms(capture->is_pending());
 }
 
 // Of the total energy and the virial, per atom. Collective.

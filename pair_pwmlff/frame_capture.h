@@ -37,6 +37,9 @@ class FrameCapture : private LAMMPS_NS::Pointers {
   /// @param symbol_of_type [ntypes+1]
   void init(std::vector<std::string> symbol_of_type, double energy_unit);
 
+  /// Whether a structure waits for the end of its step.
+  bool is_pending() const { return pending.has_value(); }
+
   /// Whether structures of this step are looked at.
   bool due() const;
 

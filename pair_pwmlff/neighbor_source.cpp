@@ -3,6 +3,8 @@
 #include "neighbor_source.h"
 
 #include "collective.h"
+#include "core/device.h"
+#include "kokkos_atoms.h"
 
 #include "atom.h"
 #include "comm.h"
@@ -79,6 +81,9 @@ void NeighborSource::request(Pair *pair, const Ensemble &models)
   if (pair->ghostneigh) flags |= NeighConst::REQ_GHOST;
   if (on_device) flags |= NeighConst::REQ_OCCASIONAL;    // not built unless needed
   neighbor->add_request(pair, flags);
+  reason = kokkos ? reason_against_residence(models) : "";
+  resident = kokkos && on_all_ranks(world, reason.empty());
+  if (kokkos && !on_device) kokkos->take_list(pair);
   if (!pair->ghostneigh) return;
   double range = 0.0;
   for (const auto &model : models) range = std::max(range, model->info().interaction_range);
@@ -92,6 +97,15 @@ bool NeighborSource::needs_no_list(const Pair *pair, const Ensemble &models) con
          atom->molecular == Atom::ATOMIC &&
          std::all_of(models.begin(), models.end(),
                      [](const auto &model) { return model->finds_neighbors(); });
+}
+
+// The memory of KOKKOS's device has to be that of the device of the models.
+std::string NeighborSource::reason_against_residence(const Ensemble &models) const
+{
+  if (!on_device) return "the models take a list of LAMMPS";
+  const pwmlff::Device &device = *models.front()->needs().device;
+  if (device.gpu() != kokkos->gpu()) return "the models are on " + device.name();
+  return kokkos->has_rows() ? "" : "KOKKOS keeps them in another form";
 }
 
 // Fixes that do so say it after init_style(): what is asked there has to be asked again.
@@ -204,6 +218,7 @@ void NeighborSource::refresh(NeighList *list, const Ensemble &models,
     const ModelInfo &info = models.front()->info();
     const int nspecies = static_cast<int>(info.atom_type.size());
     if (on_device && !has_exclusions()) {
+      if (resident) kokkos->names_to_host();
       neighbors.rebuild(atom->nlocal, nall, atom->type, species_of_type, nspecies,
                         info.cutoff + neighbor->skin);
     } else {
@@ -222,6 +237,7 @@ void NeighborSource::refresh(NeighList *list, const Ensemble &models,
                        atom->mask,
                        absent_groups(),
                        owner.empty() ? nullptr : owner.data()};
+      if (kokkos) kokkos->show_list(list, atoms);
       atoms.left_out = excluded_bonds(atoms, models, species_of_type);
       const bool by_species =
           lammps_list || std::any_of(models.begin(), models.end(),
@@ -231,7 +247,8 @@ void NeighborSource::refresh(NeighList *list, const Ensemble &models,
     valid = true;
     ++nlists;
   }
-  neighbors.update(atom->x);
+  if (is_resident()) neighbors.follow(kokkos->positions());
+  else neighbors.update(atom->x);
 }
 
 // LAMMPS writes the neighbors of an atom beyond the end of its page before it looks how many there

@@ -10,6 +10,7 @@
 
 #include "pointers.h"
 
+#include <string>
 #include <vector>
 
 namespace LAMMPS_NS {
@@ -19,10 +20,14 @@ class Pair;
 
 namespace pair_pwmlff {
 
+class KokkosAtoms;
+
 class NeighborSource : private LAMMPS_NS::Pointers {
  public:
   /// @param lammps_list  take LAMMPS's list in any case, with the candidates of each species
-  NeighborSource(LAMMPS_NS::LAMMPS *lmp, bool lammps_list) : Pointers(lmp), lammps_list(lammps_list)
+  /// @param kokkos  outlives this object; null where atoms are on the host alone
+  NeighborSource(LAMMPS_NS::LAMMPS *lmp, bool lammps_list, KokkosAtoms *kokkos) :
+      Pointers(lmp), kokkos(kokkos), lammps_list(lammps_list)
   {
   }
   ~NeighborSource() override;
@@ -32,6 +37,13 @@ class NeighborSource : private LAMMPS_NS::Pointers {
   /// Before a run: ask LAMMPS for the list and the ghosts that the models need. Collective.
   /// @throws LAMMPS_NS::LAMMPSException where the list could not hold the neighbors of an atom
   void request(LAMMPS_NS::Pair *pair, const Ensemble &models);
+
+  /// Whether the next refresh takes positions, and forces are to be added, where KOKKOS has them:
+  /// on the device of the models, which makes the list.
+  bool is_resident() const { return resident && !has_exclusions(); }
+
+  /// Why not, in one line.
+  const std::string &not_resident() const { return reason; }
 
   /// Whether special_bonds leaves out pairs of atoms that there are. Collective.
   bool leaves_out_bonded() const;
@@ -60,6 +72,7 @@ class NeighborSource : private LAMMPS_NS::Pointers {
 
  private:
   bool needs_no_list(const LAMMPS_NS::Pair *pair, const Ensemble &models) const;
+  std::string reason_against_residence(const Ensemble &models) const;
   bool has_exclusions() const;
   int absent_groups() const;
   unsigned excluded_bonds(const pwmlff::models::LocalAtoms &atoms, const Ensemble &models,
@@ -71,7 +84,10 @@ class NeighborSource : private LAMMPS_NS::Pointers {
   void set_ghost_cutoff(double cutoff);
 
   pwmlff::models::Neighbors neighbors;
+  KokkosAtoms *kokkos;
   bool lammps_list;
+  bool resident = false;
+  std::string reason;
   bool valid = false;
   int nlists = 0;
   bool has_ghost_cutoff = false;    // for message passing

@@ -44,6 +44,12 @@ static int instances = 0, threads_before = 0;
 PairPWMLFF::PairPWMLFF(LAMMPS *lmp, const std::string &name, OpenTorch *open_torch) :
     Pair(lmp), style(name), open_torch(open_torch), halo(lmp, this)
 {
+  if (style.ends_with("/kk")) kokkos = KokkosAtoms::make(lmp, no_kokkos);
+  if (kokkos) {
+    kokkosable = 1;
+    datamask_read = kokkos->reads();
+    datamask_modify = kokkos->changes();
+  }
   reset();
   single_enable = 0;
   restartinfo = 0;
@@ -89,8 +95,8 @@ void PairPWMLFF::reset(Settings with)
   extrapolation = std::make_unique<Extrapolation>(lmp, options.gamma);
   budget = std::make_unique<GraphBudget>(lmp);
   // The sample of a check and the pairs of a guard are parts of LAMMPS's list.
-  source = std::make_unique<NeighborSource>(lmp, options.lammps_list || options.check > 0 ||
-                                                     options.min_distance);
+  source = std::make_unique<NeighborSource>(
+      lmp, options.lammps_list || options.check > 0 || options.min_distance, kokkos.get());
   supervision.reset();    // its end is written before the next begins
   supervision = std::make_unique<Supervision>(lmp);
   logged = has_grade = false;
@@ -190,6 +196,11 @@ void PairPWMLFF::choose_device()
   // What stands in for a GPU makes up for one that is not there. Ranks may differ in that.
   pwmlff::DevicePolicy policy = options.device;
   if (policy.demands_gpu() && !gpu_stand_in().empty()) policy = {};
+  // KOKKOS has a GPU already.
+  const bool is_open = policy.mode == pwmlff::DevicePolicy::Mode::automatic ||
+                       policy.mode == pwmlff::DevicePolicy::Mode::gpu;
+  if (kokkos && kokkos->gpu() != pwmlff::CPU && is_open)
+    policy = {pwmlff::DevicePolicy::Mode::list, {kokkos->gpu()}};
   all_or_stop(lmp, [&] { device = pair_pwmlff::choose_device(ranks, policy); });
   options.engine.gpu = device.gpu;
   options.engine.alone = comm->nprocs == 1;
@@ -355,11 +366,27 @@ std::string PairPWMLFF::device_label() const
   return " [" + rank_on_host(world) + ", " + gpu_label(device.visible, device.gpu) + "]";
 }
 
+// What is between LAMMPS and the models in each step.
+std::string PairPWMLFF::kokkos_line() const
+{
+  if (!no_kokkos.empty())
+    return fmt::format("  pair_style {} runs as it does without /kk: {}\n", style, no_kokkos);
+  if (!kokkos) return {};
+  const std::string what = kokkos->name();
+  if (source->is_resident()) return "  " + what + ": positions and forces stay on its device\n";
+  if (kokkos->gpu() == pwmlff::CPU) return "  " + what + " makes the list of neighbors\n";
+  return fmt::format("  {}: positions and forces are copied to the host and back, as {}\n", what,
+                     source->not_resident());
+}
+
 void PairPWMLFF::init_style()
 {
+  if (kokkos) kokkos->to_host();
   if (settle_devices(lmp, models, species_of_type)) take_engines();
   if (force->newton_pair == 0)
-    error->all(FLERR, "Pair style pwmlff needs newton pair on: remove 'newton off' from the input");
+    error->all(FLERR,
+               "Pair style pwmlff needs newton pair on: remove 'newton off' from the input{}",
+               kokkos ? ", and start lmp with '-pk kokkos newton on neigh half'" : "");
   if (atom->tag_enable == 0)
     error->all(FLERR,
                "Pair style pwmlff needs atom IDs: remove 'atom_modify id no' from the input");
@@ -396,10 +423,13 @@ void PairPWMLFF::init_style()
                models.front()->engine());
   budget->init(!logged);
   if (!logged) log_models();
-  logged = true;
   halo.init(std::max(exchange_width(models), has_grade ? 1 : 0));
   supervision->init();
   source->request(this, models);    // last: after an error it would stay, and outlive this style
+  // What LAMMPS brings to where compute() works, and takes as changed after it.
+  execution_space = source->is_resident() ? Device : Host;
+  if (!logged && comm->me == 0) utils::logmesg(lmp, kokkos_line());
+  logged = true;
 }
 
 double PairPWMLFF::init_one(int i, int j)
@@ -433,6 +463,12 @@ template <typename Work> void PairPWMLFF::or_stop_rank(Work &&work)
 void PairPWMLFF::stop_all(const std::string &text)
 {
   source->discard();
+  const std::string lost = first_failure(world, [&] {
+    if (kokkos) kokkos->to_host();
+  });
+  if (!lost.empty())
+    error->all(FLERR, "Pair style pwmlff: {}; the structure is lost with its device: {}", text,
+               lost);
   const std::string stored = recorder->frames()->store_failed(text);
   error->all(FLERR, "Pair style pwmlff: {}; the structure is in '{}'", text, stored);
 }
@@ -448,9 +484,9 @@ template <typename Work> void PairPWMLFF::or_stop_with_frame(Work &&work)
   if (!failure.empty()) stop_all(failure);
 }
 
-// Evaluate one model.
+// Evaluate one model, and add its forces times the weight to those that are on a device.
 // @throws std::runtime_error
-const Evaluation &PairPWMLFF::evaluate(int model, bool want_grade)
+const Evaluation &PairPWMLFF::evaluate(int model, const Wanted &wanted, double weight)
 {
   Model &m = *models[model];
   Neighbors &neighbors = source->get();
@@ -460,9 +496,15 @@ const Evaluation &PairPWMLFF::evaluate(int model, bool want_grade)
     const bool drives = model == 0 || options.mean_drives;
     input.want_atom_virial = drives && vflag_atom;
     input.want_centroid_virial = drives && cvflag_atom;
-    input.want_grade = want_grade;
+    input.want_grade = wanted.grade && model == 0;
+    if (source->is_resident()) {
+      if (drives) input.force_on_device = kokkos->forces();
+      input.force_factor = weight * energy_unit;
+      input.want_rows = wanted.rows;
+    }
     return m.evaluate(input);
   } catch (const TooManyNeighbors &excess) {
+    if (kokkos) kokkos->to_host();
     throw std::runtime_error(fmt::format(
         "model '{}': {}", m.info().file,
         excess.text(fmt::format("atom {}", atom->tag[neighbors.atom()[excess.row]]),
@@ -503,6 +545,7 @@ void PairPWMLFF::require_finite(int model, const Evaluation &result) const
       result.known_finite || (all_finite(result.atom_energy, neighbors.ncenters()) &&
                               all_finite(f, 3 * static_cast<std::ptrdiff_t>(neighbors.nrows())));
   if (!finite) {
+    if (kokkos) kokkos->to_host();
     // Energies first: where that of an atom is no number, forces on its neighbors are none either.
     for (int row = 0; row < neighbors.ncenters(); ++row) require(row, result.atom_energy[row]);
     for (int row = 0; row < 3 * neighbors.nrows(); ++row) require(row / 3, f[row]);
@@ -519,12 +562,12 @@ void PairPWMLFF::require_finite(int model, const Evaluation &result) const
 // Both, or end the run: alone, or, where structures are captured, together. Null on a rank without
 // centers, unless the model exchanges features. A rank that fails in an evaluation that does ends
 // the run alone: others may be waiting for what it has not sent.
-const Evaluation *PairPWMLFF::evaluate_here(int model, bool want_grade)
+const Evaluation *PairPWMLFF::evaluate_here(int model, const Wanted &wanted, double weight)
 {
   const Evaluation *result = nullptr;
   const bool exchanges = models[model]->needs().exchange_width > 0;
   const auto work = [&] {
-    if (source->get().ncenters() > 0 || exchanges) result = &evaluate(model, want_grade);
+    if (source->get().ncenters() > 0 || exchanges) result = &evaluate(model, wanted, weight);
   };
   if (exchanges) or_stop_rank(work);
   or_stop_with_frame([&] {
@@ -591,6 +634,16 @@ void PairPWMLFF::take_deviation(bool graded)
 
 void PairPWMLFF::compute(int eflag, int vflag)
 {
+  const bool resident = source->is_resident();
+  if (kokkos && !resident) kokkos->to_host();
+  compute_there(eflag, vflag);
+  if (kokkos && resident) kokkos->forces_changed();
+  else if (execution_space == Device) kokkos->forces_from_host();    // LAMMPS looks for them there
+}
+
+// Where LAMMPS has its arrays, or KOKKOS.
+void PairPWMLFF::compute_there(int eflag, int vflag)
+{
   ev_init(eflag, vflag);
   if ((vflag_atom || cvflag_atom) && !has_atom_virial)
     error->all(
@@ -623,9 +676,12 @@ void PairPWMLFF::compute(int eflag, int vflag)
     atom_energy.reserve(1);    // a rank without atoms has an array too
     atom_energy.assign(atom->nlocal, 0.0);
   }
+  const bool of_atoms = eflag_atom || vflag_atom || cvflag_atom || wants_atom_energy;
+  const Wanted wanted{want_grade, of_atoms || deviation || want_grade};
+  if (deviation && kokkos) kokkos->to_host();    // what is stored of a structure
   for (int model = 0; model < (deviation || mean ? nmodels : 1); ++model) {
     // A rank without atoms still takes part below.
-    const Evaluation *const result = evaluate_here(model, want_grade && model == 0);
+    const Evaluation *const result = evaluate_here(model, wanted, weight);
     if (want_grade && model == 0)
       or_stop_with_frame([&] {
         extrapolation->take(models.front()->info(), neighbors, result, asked || gamma_flag);
@@ -650,12 +706,13 @@ void PairPWMLFF::tally(const Evaluation &result, double weight)
   if (eflag_global) eng_vdwl += unit * result.energy;
   if (vflag_global)
     for (int k = 0; k < 6; ++k) virial[k] += unit * result.virial[k];
+  if (!result.force) return;    // they are on a device
   in_parts(neighbors.nrows(), comm->nthreads, [&](std::ptrdiff_t begin, std::ptrdiff_t end) {
     const auto add = [&](double *const *to, const double *values, auto width) {
       for (std::ptrdiff_t row = begin; row < end; ++row)
         for (int k = 0; k < width; ++k) to[atom_of_row[row]][k] += unit * values[width * row + k];
     };
-    add(atom->f, result.force, std::integral_constant<int, 3>());
+    if (!source->is_resident()) add(atom->f, result.force, std::integral_constant<int, 3>());
     if (vflag_atom) add(vatom, result.atom_virial, std::integral_constant<int, 6>());
     if (cvflag_atom) add(cvatom, result.centroid_virial, std::integral_constant<int, 9>());
     for (std::ptrdiff_t row = begin; row < std::min<std::ptrdiff_t>(end, neighbors.ncenters());

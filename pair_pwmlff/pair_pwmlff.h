@@ -12,6 +12,7 @@
 #include "extrapolation.h"
 #include "graph_budget.h"
 #include "halo_exchange.h"
+#include "kokkos_atoms.h"
 #include "loader.h"
 #include "neighbor_source.h"
 #include "pair_settings.h"
@@ -72,7 +73,9 @@ class PairPWMLFF : public Pair {
  private:
   const std::string style;
   pair_pwmlff::OpenTorch *const open_torch;
-  bool has_torch = false;    // open_torch was called
+  std::unique_ptr<pair_pwmlff::KokkosAtoms> kokkos;    // of styles with /kk, where it runs
+  std::string no_kokkos;                               // why it does not
+  bool has_torch = false;                              // open_torch was called
 
   // From pair_style; all of it anew with each.
   pair_pwmlff::Settings options;
@@ -117,6 +120,7 @@ class PairPWMLFF : public Pair {
   std::string select_species(const std::vector<int> &mapping);
   void take_engines();
   void log_models();
+  std::string kokkos_line() const;
   std::string device_label() const;
   [[noreturn]] void stop_rank(const std::string &text);
   template <typename Work> void or_stop_rank(Work &&work);
@@ -125,10 +129,15 @@ class PairPWMLFF : public Pair {
   bool wanted_by_compute() const;
   void take_deviation(bool graded);
   [[noreturn]] void stop_all(const std::string &text);
-  const pwmlff::Evaluation &evaluate(int model, bool want_grade);
+  /// What is wanted of an evaluation besides forces and sums.
+  struct Wanted {
+    bool grade, rows;
+  };
+  const pwmlff::Evaluation &evaluate(int model, const Wanted &wanted, double weight);
   bool all_finite(const double *values, std::ptrdiff_t n) const;
   void require_finite(int model, const pwmlff::Evaluation &result) const;
-  const pwmlff::Evaluation *evaluate_here(int model, bool want_grade);
+  const pwmlff::Evaluation *evaluate_here(int model, const Wanted &wanted, double weight);
+  void compute_there(int eflag, int vflag);
   void tally(const pwmlff::Evaluation &result, double weight);
 };
 

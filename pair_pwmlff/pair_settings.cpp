@@ -157,7 +157,7 @@ const std::string &keywords()
 }
 
 bool is_matpl(const std::string &style) { return style.rfind("matpl", 0) == 0; }
-bool is_nep_cpu(const std::string &style) { return style == "nep"; }
+bool is_nep_cpu(const std::string &style) { return style == "nep" || style == "nep/kk"; }
 
 Settings parse_settings(LAMMPS *lmp, const std::string &style, int narg, char **arg)
 {

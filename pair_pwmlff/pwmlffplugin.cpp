@@ -208,7 +208,10 @@ bool is_built_in(void *lmp, const std::string &name)
 
 // As the inputs for MatPL and NEP_CPU say.
 constexpr char PWMLFF[] = "pwmlff", MATPL[] = "matpl", MATPL_DP[] = "matpl/dp",
-               MATPL_NEP[] = "matpl/nep", MATPL_NEP_KK[] = "matpl/nep/kk", NEP[] = "nep";
+               MATPL_NEP[] = "matpl/nep", NEP[] = "nep";
+// LAMMPS takes these with -sf kk.
+constexpr char PWMLFF_KK[] = "pwmlff/kk", MATPL_KK[] = "matpl/kk", MATPL_DP_KK[] = "matpl/dp/kk",
+               MATPL_NEP_KK[] = "matpl/nep/kk", NEP_KK[] = "nep/kk";
 
 // Register the style under a name of another program, if this LAMMPS does not have that program.
 template <const char *name> void add_other(void *lmp, void *handle, void *regfunc)
@@ -245,9 +248,13 @@ extern "C" __attribute__((visibility("default"))) void lammpsplugin_init(void *l
     return;
   }
   add<PWMLFF>(lmp, handle, regfunc);
+  add<PWMLFF_KK>(lmp, handle, regfunc);
   add_other<MATPL>(lmp, handle, regfunc);
+  add_other<MATPL_KK>(lmp, handle, regfunc);
   add_other<MATPL_DP>(lmp, handle, regfunc);
+  add_other<MATPL_DP_KK>(lmp, handle, regfunc);
   add_other<MATPL_NEP>(lmp, handle, regfunc);
   add_other<MATPL_NEP_KK>(lmp, handle, regfunc);
   add_other<NEP>(lmp, handle, regfunc);
+  add_other<NEP_KK>(lmp, handle, regfunc);
 }

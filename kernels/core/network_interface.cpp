@@ -209,7 +209,8 @@ int pwmlff_find_engine_neighbors(pwmlff_engine *engine, int ncenters, int nrows,
       throw std::invalid_argument("the distance is " + number(distance) + ", expected above 0");
     check_list(*engine, ncenters, nrows, species, nullptr, nullptr);
     engine->ncenters = -1;
-    engine->on_device->build(ncenters, nrows, engine->nspecies, x, species, distance);
+    engine->on_device->update(nrows, x);
+    engine->on_device->build(ncenters, nrows, engine->nspecies, species, distance);
     engine->on_device->download(engine->first, engine->candidate);
     *first = engine->first.data();
     *candidate = engine->candidate.data();
@@ -240,7 +241,7 @@ int pwmlff_evaluate_engine(pwmlff_engine *engine, const double *x, int nthreads,
     if (input.want_grade && !engine->engine->has_grade())
       throw std::invalid_argument("this engine has no grade");
     if (engine->on_device) {
-      engine->on_device->update(x);
+      engine->on_device->update(engine->nrows, x);
       input.on_device = engine->on_device.get();
     } else {
       input.species = engine->species.data();

@@ -36,8 +36,8 @@ def cmake(tmp_path: Path, monkeypatch):
     facts = tmp_path / "pwmlff-plugin" / "build" / "pair_pwmlff"
     facts.mkdir(parents=True)
     names = (
-        "lammps", "update", "sizes", "mpi", "mpi_version", "torch", "cuda", "cuda_architectures",
-        "no_cuda", "compiler",
+        "lammps", "update", "sizes", "kokkos", "mpi", "mpi_version", "torch", "cuda",
+        "cuda_architectures", "no_cuda", "compiler",
     )  # fmt: skip
     (facts / "build.json").write_text(
         "{" + ", ".join(f'"{name}": "{name} of the build"' for name in names) + "}"

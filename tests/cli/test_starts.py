@@ -349,6 +349,7 @@ def test_loop_of_many_values(tmp_path: Path, monkeypatch):
         ("matpl/nep a.txt b.txt", ["explr.error"]),
         ("matpl/nep/kk 2 a.txt b.txt out_freq 10 out_file devi", ["devi"]),
         ("nep 2 a.txt b.txt", ["model_devi.out"]),
+        ("pwmlff/kk a.pt b.pt", ["model_devi.out"]),
         ("hybrid/overlay matpl/nep a.txt b.txt zbl 0.5 1.5", ["explr.error"]),
         ("pwmlff a.txt temperature 300", []),
         ("nep", []),

@@ -29,7 +29,9 @@ Occupancy occupancy(const std::vector<std::array<double, 3>> &far)
   for (int k = 0; k < 3 * NROWS; ++k) x.push_back(EDGE * (generator() / 4294967296.0));
   for (const auto &position : far) x.insert(x.end(), position.begin(), position.end());
   const auto nrows = static_cast<std::int64_t>(x.size() / 3);
-  const pwmlff::CellGrid grid(nrows, x.data(), REACH);
+  pwmlff::CellGrid::Bounds bounds;
+  for (std::int64_t r = 0; r < nrows; ++r) bounds.add(&x[3 * r], REACH);
+  const pwmlff::CellGrid grid(nrows, bounds, REACH);
   std::vector<int> rows(grid.nplaces());
   for (std::int64_t r = 0; r < nrows; ++r) ++rows[grid.place_of(&x[3 * r])];
   std::int64_t seen = 0;

@@ -5,10 +5,12 @@
 // finite differences, and the codes for all processors with each other. Exits with 1 where
 // something differs.
 
+#include "core/device.h"
 #include "core/gpu/gpu_neighbors.h"
 #include "families/dp/engine.h"
 #include "training/training.h"
 
+#include <algorithm>
 #include <array>
 #include <cmath>
 #include <cstdlib>
@@ -227,8 +229,8 @@ void test_engines()
       const auto engine =
           make_dp_engine(network, {precision_of(precision.name), present, Device::make(device)});
       GpuNeighbors neighbors(engine->device());
-      neighbors.build(NCENTERS, NROWS, NSPECIES, atoms.x.data(), atoms.species.data(), 5.0);
-      neighbors.update(atoms.x.data());
+      neighbors.update(NROWS, atoms.x.data());
+      neighbors.build(NCENTERS, NROWS, NSPECIES, atoms.species.data(), 5.0);
       Input input{NCENTERS, NROWS};
       input.on_device = &neighbors;
       const Evaluation &found = engine->evaluate(input);
@@ -245,6 +247,96 @@ void test_engines()
     check_network(wrong);
     ++failures;
   } catch (const std::runtime_error &) {
+  }
+}
+
+/// One lane on the host, which counts the bytes that go up and down.
+class CountingDevice : public Device {
+ public:
+  CountingDevice() : Device(Mode::serial, "counting"), host(Device::make("cpu")) {}
+
+  std::size_t up = 0, down = 0;
+
+  void *allocate(Place place, std::size_t bytes) override { return host->allocate(place, bytes); }
+  void release(Place place, void *memory) noexcept override { host->release(place, memory); }
+  void upload(void *target, const void *source, std::size_t bytes) override
+  {
+    up += bytes;
+    host->upload(target, source, bytes);
+  }
+  void download(void *target, const void *source, std::size_t bytes) override
+  {
+    down += bytes;
+    host->download(target, source, bytes);
+  }
+  void clear(void *memory, std::size_t bytes) override { host->clear(memory, bytes); }
+  void synchronize() override {}
+  std::size_t largest_scratch() const override { return host->largest_scratch(); }
+  int multiprocessors() const override { return host->multiprocessors(); }
+
+ private:
+  void launch(const std::function<void(void *, const char **)> &) override {}
+  void mark_begin(const char *) override {}
+  void mark_end() override {}
+
+  const std::shared_ptr<Device> host;
+};
+
+/// Positions and forces that stay on a device, against those that go up and down.
+void test_residence(const std::shared_ptr<Device> &device, CountingDevice *counting = nullptr)
+{
+  const DPNetwork network = random_network();
+  Atoms atoms;
+  const auto engine =
+      make_dp_engine(network, {Precision::tables, std::vector<bool>(NSPECIES, true), device});
+  GpuNeighbors sent(device), followed(device);
+  sent.update(NROWS, atoms.x.data());
+  sent.build(NCENTERS, NROWS, NSPECIES, atoms.species.data(), 5.0);
+  Input input{NCENTERS, NROWS};
+  input.on_device = &sent;
+  const Evaluation &found = engine->evaluate(input);
+  const double energy = found.energy;
+  const std::array<double, 9> virial = found.virial;
+  const std::vector<double> force(found.force, found.force + 3 * NROWS);
+
+  DeviceArray<double> x(device), sum(device);
+  x.assign(atoms.x);
+  sum.assign(std::vector<double>(3 * NROWS, 1.0));
+  device->synchronize();
+  followed.follow(x.get());
+  followed.build(NCENTERS, NROWS, NSPECIES, atoms.species.data(), 5.0);
+  input.on_device = &followed;
+  input.force_on_device = sum.get();
+  input.force_factor = -2.0;
+  input.want_rows = false;
+  engine->evaluate(input);    // makes what belongs to this list
+  if (counting) counting->up = counting->down = 0;
+  engine->evaluate(input);
+  const std::string name = device->name() + ", resident: ";
+  if (found.force || found.atom_energy) {
+    std::cout << name << "there are arrays on the host\n";
+    ++failures;
+  }
+  // Nine of a virial, the energy, two flags.
+  if (counting && (counting->up != 0 || counting->down != 12 * sizeof(double))) {
+    std::cout << name << counting->up << " bytes up, " << counting->down << " down\n";
+    ++failures;
+  }
+  expect_close(name + "energy", &found.energy, &energy, 1, 1e-12);
+  expect_close(name + "virial", found.virial.data(), virial.data(), 9, 1e-12);
+  std::vector<double> sums(3 * NROWS), wanted;
+  sum.download(sums.data(), sums.size());
+  device->synchronize();
+  for (const double f : force) wanted.push_back(1.0 - 2.0 * f - 2.0 * f);
+  expect_close(name + "sums of forces", sums.data(), wanted.data(), 3 * NROWS, 1e-11);
+
+  std::copy_n(atoms.x.begin(), 3, atoms.x.begin() + 3);    // one atom on another
+  x.assign(atoms.x);
+  device->synchronize();
+  engine->evaluate(input);
+  if (found.known_finite || !found.force || !found.atom_energy) {
+    std::cout << name << "where a force is no number, arrays are not on the host\n";
+    ++failures;
   }
 }
 
@@ -326,6 +418,17 @@ void test_training()
 int main()
 {
   test_engines();
+  for (const char *const name : {"cpu", "cpu:lanes", "cuda:0"}) {
+    std::shared_ptr<Device> device;
+    try {
+      device = Device::make(name);
+    } catch (const std::runtime_error &) {    // there is no GPU here
+      continue;
+    }
+    test_residence(device);
+  }
+  const auto counting = std::make_shared<CountingDevice>();
+  test_residence(counting, counting.get());
   test_training();
   return failures > 0;
 }

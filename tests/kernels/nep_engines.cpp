@@ -175,7 +175,7 @@ class Check {
         GpuNeighbors neighbors(engine->device());
         neighbors.assign(input.ncenters, input.nrows, static_cast<int>(present.size()),
                          input.species, input.first, input.candidate);
-        neighbors.update(input.x);
+        neighbors.update(input.nrows, input.x);
         input.on_device = &neighbors;
         for (int k = 0; k < 2; ++k)    // the second finds what the first has left
           compare(label(engine->processor(), single), input, engine->evaluate(input), wanted,

@@ -506,7 +506,7 @@ def test_elements_in_the_wrong_order(binary: Lammps):
 
 
 @pytest.mark.parametrize("engine", ["automatic"])
-@pytest.mark.parametrize("style", ["matpl", "matpl/dp", "matpl/nep", "matpl/nep/kk"])
+@pytest.mark.parametrize("style", ["matpl", "matpl/dp", "matpl/nep/kk", "matpl/kk"])
 def test_inputs_of_matpl(binary: Lammps, style):
     """Their names, their defaults, symbols as they write them."""
     dump = DUMP.replace(" c_peatom", "")
@@ -516,6 +516,10 @@ def test_inputs_of_matpl(binary: Lammps, style):
     theirs = f"pair_style {style} 2 model.pt other.pt\npair_coeff * * o HF\n"
     run = binary.run(f"{READ}{theirs}run 2\n{dump}")
     assert f"pair_style {style} is run by pair_style pwmlff" in run.output
+    without = (
+        f"pair_style {style} runs as it does without /kk: the plugin was compiled for a LAMMPS"
+    )
+    assert (without in run.output) == style.endswith("/kk")
     np.testing.assert_allclose(forces(run.atoms()), force, rtol=0, atol=1e-12)
     assert (binary.folder / "explr.error").read_text() == deviation
 
@@ -524,6 +528,7 @@ OF_NEP_CPU = {
     "file in pair_coeff": "pair_style nep\npair_coeff * * model.pt o Hf\n",
     "with a keyword": "pair_style nep precision double\npair_coeff * * model.pt 8 72\n",
     "types in turn": "pair_style nep model.pt\npair_coeff * *\n",
+    "of KOKKOS": "pair_style nep/kk\npair_coeff * * model.pt O Hf\n",
     "in a hybrid": "pair_style hybrid/overlay nep zero 3.0 nocoeff\n"
     "pair_coeff * * nep model.pt O Hf\npair_coeff * * zero\n",
     "another file before": "pair_style nep\npair_coeff * * other.pt Hf O\n"
@@ -538,7 +543,7 @@ def test_inputs_of_nep_cpu(binary: Lammps, form):
     dump = DUMP.replace(" c_peatom", "")
     force = forces(binary.run(f"{READ}{STYLE}run 0\n{dump}").atoms())
     run = binary.run(f"{READ}{OF_NEP_CPU[form]}run 0\n{dump}", ranks=2)
-    assert "pair_style nep is run by pair_style pwmlff" in run.output
+    assert re.search("pair_style nep(/kk)? is run by pair_style pwmlff", run.output)
     np.testing.assert_allclose(forces(run.atoms()), force, rtol=0, atol=1e-12)
 
 

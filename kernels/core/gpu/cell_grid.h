@@ -15,7 +15,6 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
-#include <limits>
 
 namespace pwmlff {
 
@@ -32,21 +31,37 @@ struct CellGrid {
   std::int64_t last[3];    // the last cell of an axis; the first is 0
   int n[3];                // length of the table
 
-  /// Cells from the lowest position on.
-  /// @param x [nrows, 3]; what is no number there lies in the first or last cell
-  CellGrid(std::int64_t nrows, const double *x, double reach)
+  /// The box around positions, without those that are far away or no numbers.
+  struct Bounds {
+    double low[3] = {empty, empty, empty}, high[3] = {-empty, -empty, -empty};
+
+    PWMLFF_HOST_DEVICE void add(const double *x, double reach)
+    {
+      for (int c = 0; c < 3; ++c)
+        if (x[c] < farthest * reach && x[c] > -farthest * reach) widen(c, x[c], x[c]);
+    }
+    PWMLFF_HOST_DEVICE void add(const Bounds &others)
+    {
+      for (int c = 0; c < 3; ++c) widen(c, others.low[c], others.high[c]);
+    }
+
+   private:
+    static constexpr double empty = 0x1p1023;
+
+    PWMLFF_HOST_DEVICE void widen(int axis, double least, double most)
+    {
+      if (least < low[axis]) low[axis] = least;
+      if (most > high[axis]) high[axis] = most;
+    }
+  };
+
+  /// Cells from the lowest position on. What is not within the bounds lies in the first or last.
+  CellGrid(std::int64_t nrows, const Bounds &bounds, double reach)
   {
     double cells[3];
     for (int c = 0; c < 3; ++c) {
-      double high = -std::numeric_limits<double>::max();
-      low[c] = -high;
-      for (std::int64_t r = 0; r < nrows; ++r) {
-        const double position = x[3 * r + c];
-        if (!(std::abs(position) < farthest * reach)) continue;
-        low[c] = std::min(low[c], position);
-        high = std::max(high, position);
-      }
-      const double extent = high >= low[c] ? high - low[c] : 0.0;
+      low[c] = bounds.low[c];
+      const double high = bounds.high[c], extent = high >= low[c] ? high - low[c] : 0.0;
       inv_size[c] = 1.0 / (reach * (1.0 + margin) / reach_in_cells + rounding * extent);
       last[c] = static_cast<std::int64_t>(extent * inv_size[c]);
       cells[c] = static_cast<double>(last[c]) + 1.0;

@@ -7,6 +7,7 @@
 
 namespace pwmlff {
 
+PWMLFF_RUNS_ON_GPU(BoundRows);
 PWMLFF_RUNS_ON_GPU(CountInCells);
 PWMLFF_RUNS_ON_GPU(PlaceInCells);
 PWMLFF_RUNS_ON_GPU(SortCells);

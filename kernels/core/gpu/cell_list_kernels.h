@@ -2,6 +2,7 @@
 
 // The steps of a cell list as team kernels (core/team.h):
 //
+//   BoundRows                                            the box around all rows
 //   CountInCells, PlaceInCells, SortCells, GatherCells   rows -> rows sorted by cell
 //   SumChunks, ScanChunks, AddChunks                     exclusive sums of counts
 //   SearchCells                                          rows near each center: count, then write
@@ -14,9 +15,37 @@
 #include "../team.h"
 #include "cell_grid.h"
 
+#include <cstddef>
 #include <cstdint>
 
 namespace pwmlff {
+
+struct BoundRows {
+  static constexpr int lanes = 32;
+  static constexpr int size = 4096;    // rows of an item
+  static constexpr const char *name = "BoundRows";
+  std::int64_t nrows;
+  double reach;
+  const double *x;             // [nrows, 3]
+  CellGrid::Bounds *bounds;    // [items]
+
+  static constexpr std::size_t scratch_bytes() { return lanes * sizeof(CellGrid::Bounds); }
+
+  template <class Team>
+  PWMLFF_HOST_DEVICE void operator()(const Team &team, std::int64_t item) const
+  {
+    const std::int64_t end = (item + 1) * size < nrows ? (item + 1) * size : nrows;
+    auto *const of_lanes = team.template scratch<CellGrid::Bounds>();
+    CellGrid::Bounds mine;
+    for (std::int64_t r = item * size + team.lane(); r < end; r += team.lanes())
+      mine.add(x + 3 * r, reach);
+    of_lanes[team.lane()] = mine;
+    team.sync();
+    if (team.lane() > 0) return;
+    for (int k = 1; k < team.lanes(); ++k) mine.add(of_lanes[k]);
+    bounds[item] = mine;
+  }
+};
 
 struct CountInCells {
   static constexpr int lanes = 1;

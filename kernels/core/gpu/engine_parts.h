@@ -4,6 +4,7 @@
 
 #pragma once
 
+#include "add_scaled.h"
 #include "gpu_neighbors.h"
 #include "list.h"
 #include "sum_rows.h"
@@ -77,7 +78,7 @@ class GpuSums {
             reinterpret_cast<std::int64_t *>(all.get() + FLAG)};
   }
 
-  /// Sum up, copy to the host and wait for it.
+  /// Sum up, add forces where they are wanted on the device, copy to the host and wait for it.
   /// @param nitems  that have a virial
   /// @return the flag
   std::int64_t finish(const Input &input, std::int64_t nitems, Evaluation &result)
@@ -103,14 +104,26 @@ class GpuSums {
                           1,
                           all.get()},
                   scratch);
+    if (input.force_on_device)
+      device->run(nforces, AddScaled{input.force_factor, rows.force, input.force_on_device});
     double *const host = on_host.reserve(size(input));
-    all.download(host, size(input));
+    std::size_t copied = input.want_rows ? size(input) : ENERGIES;
+    all.download(host, copied);
     device->synchronize();
-
-    static_cast<RowSums &>(result) = RowSums(input, rows_of(input, host));
-    result.energy = host[SumRows::ENERGY];
     result.known_finite = host[SumRows::FINITE] == 0.0;
-    result.atom_energy = host + ENERGIES;
+    if (!result.known_finite && copied < size(input)) {
+      copied = size(input);
+      all.download(host, copied);
+      device->synchronize();
+    }
+
+    static_cast<RowSums &>(result) = {};
+    result.atom_energy = nullptr;
+    if (copied > ENERGIES) {
+      static_cast<RowSums &>(result) = RowSums(input, rows_of(input, host));
+      result.atom_energy = host + ENERGIES;
+    }
+    result.energy = host[SumRows::ENERGY];
     result.virial = in_order_of_lammps(host);
     std::int64_t flag;
     std::memcpy(&flag, host + FLAG, sizeof flag);

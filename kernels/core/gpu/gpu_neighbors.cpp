@@ -26,13 +26,17 @@ struct GpuNeighbors::Implementation {
 
   void begin(int ncenters, int nrows, int nspecies, const int *species);
   void scan(std::int64_t n, int *values, int *first);
+  CellGrid grid(double reach);
 
   std::shared_ptr<Device> device;
   int ncenters = 0, nrows = 0, nspecies = 1, most_candidates = 0;
   std::int64_t ncandidates = 0, generation = 0;
   std::vector<int> species_of_rows;
+  const double *x = nullptr;    // [nrows, 3] on the device
   HostArray<double> pinned{device};
-  DeviceArray<double> x{device};
+  DeviceArray<double> sent{device};
+  DeviceArray<CellGrid::Bounds> bounds{device};
+  HostArray<CellGrid::Bounds> bounds_on_host{device};
   DeviceArray<int> species{device}, first{device}, candidate{device};
   DeviceArray<int> start{device}, taken{device}, sorted{device}, sorted_species{device};
   DeviceArray<int> most{device};
@@ -85,20 +89,31 @@ void GpuNeighbors::Implementation::scan(std::int64_t n, int *values, int *first)
   device->run(nchunks, AddChunks{n, before, values, first});
 }
 
-void GpuNeighbors::build(int ncenters, int nrows, int nspecies, const double *x, const int *species,
-                         double reach)
+CellGrid GpuNeighbors::Implementation::grid(double reach)
+{
+  const std::int64_t nitems = (nrows + BoundRows::size - 1) / BoundRows::size;
+  CellGrid::Bounds *const of_items = bounds_on_host.reserve(nitems);
+  device->run(nitems, BoundRows{nrows, reach, x, bounds.reserve(nitems)},
+              BoundRows::scratch_bytes());
+  bounds.download(of_items, nitems);
+  device->synchronize();
+  CellGrid::Bounds all;
+  for (std::int64_t k = 0; k < nitems; ++k) all.add(of_items[k]);
+  return {nrows, all, reach};
+}
+
+void GpuNeighbors::build(int ncenters, int nrows, int nspecies, const int *species, double reach)
 {
   Implementation &self = *implementation;
   Device &device = *self.device;
   self.begin(ncenters, nrows, nspecies, species);
-  update(x);
   const std::int64_t nsublists = static_cast<std::int64_t>(ncenters) * nspecies;
   self.ncandidates = self.most_candidates = 0;
   self.first.clear(nsublists + 1);
   if (nsublists == 0) return device.synchronize();
 
   SearchCells search{};
-  const CellGrid grid(nrows, x, reach);
+  const CellGrid grid = self.grid(reach);
   search.grid = grid;
   const std::int64_t ncells = grid.nplaces();
   self.start.clear(ncells + 1);
@@ -107,17 +122,17 @@ void GpuNeighbors::build(int ncenters, int nrows, int nspecies, const double *x,
   self.sorted_species.reserve(nrows);
   self.sorted_x.reserve(3 * static_cast<std::size_t>(nrows));
   self.most.clear(1);
-  device.run(nrows, CountInCells{grid, self.x.get(), self.start.get()});
+  device.run(nrows, CountInCells{grid, self.x, self.start.get()});
   self.scan(ncells, self.start.get(), self.start.get());
-  device.run(nrows, PlaceInCells{grid, self.x.get(), self.start.get(), self.taken.get(),
-                                 self.sorted.get()});
+  device.run(nrows,
+             PlaceInCells{grid, self.x, self.start.get(), self.taken.get(), self.sorted.get()});
   device.run(ncells, SortCells{self.start.get(), self.sorted.get()});
-  device.run(nrows, GatherCells{self.sorted.get(), self.x.get(), self.species.get(),
-                                self.sorted_x.get(), self.sorted_species.get()});
+  device.run(nrows, GatherCells{self.sorted.get(), self.x, self.species.get(), self.sorted_x.get(),
+                                self.sorted_species.get()});
 
   search.reach_squared = reach * reach;
   search.nspecies = nspecies;
-  search.x = self.x.get();
+  search.x = self.x;
   search.species = self.species.get();
   search.start = self.start.get();
   search.sorted = self.sorted.get();
@@ -139,18 +154,21 @@ void GpuNeighbors::build(int ncenters, int nrows, int nspecies, const double *x,
   device.run(ncenters, search);
 }
 
-void GpuNeighbors::update(const double *x, int nthreads)
+void GpuNeighbors::update(int nrows, const double *x, int nthreads)
 {
   Implementation &self = *implementation;
-  const std::size_t n = 3 * static_cast<std::size_t>(self.nrows);
+  const std::size_t n = 3 * static_cast<std::size_t>(nrows);
   // Positions that an interrupted step has sent may still be on their way.
   self.device->synchronize();
   double *const staged = self.pinned.reserve(n);
   in_parts(static_cast<std::ptrdiff_t>(n), nthreads, [&](std::ptrdiff_t begin, std::ptrdiff_t end) {
     std::copy(x + begin, x + end, staged + begin);
   });
-  self.x.assign(staged, n);
+  self.sent.assign(staged, n);
+  self.x = self.sent.get();
 }
+
+void GpuNeighbors::follow(const double *x) { implementation->x = x; }
 
 const std::shared_ptr<Device> &GpuNeighbors::device() const { return implementation->device; }
 int GpuNeighbors::ncenters() const { return implementation->ncenters; }
@@ -160,7 +178,7 @@ const std::vector<int> &GpuNeighbors::species_of_rows() const
 {
   return implementation->species_of_rows;
 }
-const double *GpuNeighbors::x() const { return implementation->x.get(); }
+const double *GpuNeighbors::x() const { return implementation->x; }
 const int *GpuNeighbors::species() const { return implementation->species.get(); }
 const int *GpuNeighbors::first() const { return implementation->first.get(); }
 const int *GpuNeighbors::candidate() const { return implementation->candidate.get(); }

@@ -36,15 +36,19 @@ class PWMLFF_KERNELS_API GpuNeighbors {
               const int *candidate);
 
   /// Make the list of all rows closer than `reach` to a center, in an order that depends on the
-  /// positions only. Positions are Cartesian; images are rows of their own.
-  /// @param x [nrows, 3] @param species [nrows]
+  /// positions only, which update() or follow() has given for so many rows. They are Cartesian;
+  /// images are rows of their own.
+  /// @param species [nrows]
   /// @throws std::runtime_error where the list would be too long for 32-bit indices
-  void build(int ncenters, int nrows, int nspecies, const double *x, const int *species,
-             double reach);
+  void build(int ncenters, int nrows, int nspecies, const int *species, double reach);
 
   /// Send the current positions [nrows, 3], which so many threads copy. They may change again at
   /// once.
-  void update(const double *x, int nthreads = 1);
+  void update(int nrows, const double *x, int nthreads = 1);
+
+  /// Take positions [nrows, 3] that somebody else keeps on this device. They stay as they are until
+  /// what uses them has been waited for.
+  void follow(const double *x);
 
   const std::shared_ptr<Device> &device() const;
   int ncenters() const;

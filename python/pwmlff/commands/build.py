@@ -53,6 +53,7 @@ class BuildReport(Report):
             "LAMMPS": full_version(built["lammps"], built["update"]),
             "integer sizes": f"{built['sizes']} ({self.sizes_from})",
             "MPI": f"{built['mpi']} {built['mpi_version']}".strip() or "unknown",
+            "KOKKOS": f"on {built['kokkos']}" if built["kokkos"] else "",
             "torch": built["torch"],
             "CUDA": built["cuda"] or f"no GPU kernels: {built['no_cuda']}",
             "architectures": built["cuda_architectures"],

@@ -25,9 +25,13 @@ UNKNOWN = "\0"  # in place of what is known only when LAMMPS runs; no byte of a 
 MOST_VALUES = 4096  # of a word with variables, or of a loop
 #: Names of the style, and the deviation file of each where none is named.
 STYLES = {
-    "pwmlff": "model_devi.out",
-    "nep": "model_devi.out",
-    **dict.fromkeys(("matpl", "matpl/dp", "matpl/nep", "matpl/nep/kk"), "explr.error"),
+    name + suffix: file
+    for names, file in (
+        (("pwmlff", "nep"), "model_devi.out"),
+        (("matpl", "matpl/dp", "matpl/nep"), "explr.error"),
+    )
+    for name in names
+    for suffix in ("", "/kk")
 }
 #: Keywords of the style, before which the models are.
 KEYWORDS = (

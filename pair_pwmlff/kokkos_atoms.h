@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+
+// LAMMPS's atoms where its package KOKKOS keeps them: in memory of the device that KOKKOS runs on.
+//
+// An interface without a word of Kokkos: kokkos_atoms.cpp is compiled where the LAMMPS has the
+// package, by nvcc where its device is a GPU.
+
+#pragma once
+
+#include "models/neighbors.h"
+
+#include <memory>
+#include <string>
+
+namespace LAMMPS_NS {
+class LAMMPS;
+class NeighList;
+class Pair;
+}    // namespace LAMMPS_NS
+
+namespace pair_pwmlff {
+
+class KokkosAtoms {
+ public:
+  /// @param absent  why null is returned, where it is
+  /// @return null where this LAMMPS does not run with KOKKOS, or has been compiled without
+  static std::unique_ptr<KokkosAtoms> make(LAMMPS_NS::LAMMPS *lmp, std::string &absent);
+
+  virtual ~KokkosAtoms() = default;
+
+  /// "KOKKOS 4.5.1 on OpenMP"
+  virtual std::string name() const = 0;
+
+  /// The GPU that it runs on, among the visible ones; pwmlff::CPU where it runs on the host.
+  virtual int gpu() const = 0;
+
+  /// Whether positions and forces are rows of double there, which is up to how it was compiled.
+  virtual bool has_rows() const = 0;
+
+  /// Positions and forces [nlocal + nghost, 3] in memory of its device, up to date, with nothing
+  /// that LAMMPS has started still at work on them. Null without has_rows().
+  virtual double *positions() = 0;
+  virtual double *forces() = 0;
+
+  /// Forces were changed there.
+  virtual void forces_changed() = 0;
+
+  /// Bring to LAMMPS's arrays on the host all that it knows of atoms, or what a new list brings:
+  /// types, IDs, groups.
+  virtual void to_host() = 0;
+  virtual void names_to_host() = 0;
+
+  /// Bring forces back from there, which were changed.
+  virtual void forces_from_host() = 0;
+
+  /// What compute() reads and changes: Pair::datamask_read and datamask_modify.
+  virtual unsigned reads() const = 0;
+  virtual unsigned changes() const = 0;
+
+  /// Have KOKKOS make the list of neighbors that the pair style has asked LAMMPS for, where it runs
+  /// on the host.
+  virtual void take_list(LAMMPS_NS::Pair *pair) = 0;
+
+  /// That list.
+  /// @param atoms  of which the list is filled in; it points into this object
+  virtual void show_list(LAMMPS_NS::NeighList *list, pwmlff::models::LocalAtoms &atoms) = 0;
+};
+
+}    // namespace pair_pwmlff

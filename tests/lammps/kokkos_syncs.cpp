@@ -1,0 +1,36 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+
+// Preloaded into an lmp with package KOKKOS: how often the pair style asks for positions or forces
+// in memory of the host, which is a copy of all atoms where KOKKOS runs on a GPU. Where it runs on
+// the host, as in tests, there is one memory, and nothing else shows it. A line at the end says so.
+
+#include <dlfcn.h>
+
+#include <cstdio>
+#include <cstring>
+
+#define SYNC "_ZN9LAMMPS_NS10AtomKokkos4syncENS_14ExecutionSpaceEj"
+
+namespace {
+
+struct Count {
+  long onto_host = 0;
+  ~Count() { std::fprintf(stderr, "copies to the host: %ld\n", onto_host); }
+} count;
+
+}    // namespace
+
+/// LAMMPS_NS::AtomKokkos::sync(ExecutionSpace, unsigned); spaces are the host and the device, the
+/// bits of fields are those of atom_masks.h.
+extern "C" void sync_atoms(void *atom, int space, unsigned fields) asm(SYNC);
+
+extern "C" void sync_atoms(void *atom, int space, unsigned fields)
+{
+  constexpr unsigned POSITIONS = 1U << 0, FORCES = 1U << 2;
+  Dl_info caller{};
+  const bool ours = dladdr(__builtin_return_address(0), &caller) &&
+                    std::strstr(caller.dli_fname, "libpair_pwmlff");
+  if (ours && space == 0 && (fields & (POSITIONS | FORCES))) ++count.onto_host;
+  static auto *const sync = reinterpret_cast<decltype(&sync_atoms)>(dlsym(RTLD_NEXT, SYNC));
+  sync(atom, space, fields);
+}
