@@ -88,7 +88,7 @@ class AnnouncedForces : public Fix {
   }
   void announce() { announced = update->whichflag != 0; }
 
-  const unsigned all_data;
+  const decltype(Fix::datamask_read) all_data;
   bool announced = false;
   AnnouncedForces **handle = nullptr;
   FrameCapture *frames = nullptr;

@@ -72,8 +72,12 @@ class Atoms : public KokkosAtoms {
 
   void names_to_host() override { lmp->atomKK->sync(Host, TYPE_MASK | TAG_MASK | MASK_MASK); }
 
-  unsigned reads() const override { return ALL_MASK & ~V_MASK; }
-  unsigned changes() const override { return F_MASK | ENERGY_MASK | VIRIAL_MASK; }
+  void announce(Pair *pair) const override
+  {
+    pair->kokkosable = 1;
+    pair->datamask_read = ALL_MASK & ~V_MASK;
+    pair->datamask_modify = F_MASK | ENERGY_MASK | VIRIAL_MASK;
+  }
 
   void forces_from_host() override
   {

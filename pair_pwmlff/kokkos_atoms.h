@@ -53,9 +53,8 @@ class KokkosAtoms {
   /// Bring forces back from there, which were changed.
   virtual void forces_from_host() = 0;
 
-  /// What compute() reads and changes: Pair::datamask_read and datamask_modify.
-  virtual unsigned reads() const = 0;
-  virtual unsigned changes() const = 0;
+  /// Tell LAMMPS what the pair style reads and changes of atoms.
+  virtual void announce(LAMMPS_NS::Pair *pair) const = 0;
 
   /// Have KOKKOS make the list of neighbors that the pair style has asked LAMMPS for, where it runs
   /// on the host.

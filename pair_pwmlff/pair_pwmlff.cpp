@@ -45,11 +45,7 @@ PairPWMLFF::PairPWMLFF(LAMMPS *lmp, const std::string &name, OpenTorch *open_tor
     Pair(lmp), style(name), open_torch(open_torch), halo(lmp, this)
 {
   if (style.ends_with("/kk")) kokkos = KokkosAtoms::make(lmp, no_kokkos);
-  if (kokkos) {
-    kokkosable = 1;
-    datamask_read = kokkos->reads();
-    datamask_modify = kokkos->changes();
-  }
+  if (kokkos) kokkos->announce(this);
   reset();
   single_enable = 0;
   restartinfo = 0;

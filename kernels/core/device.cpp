@@ -43,6 +43,7 @@ class HostDevice : public Device {
     if (bytes > 0 && mode() != Mode::none) std::memset(memory, 0, bytes);
   }
   void synchronize() override {}
+  std::size_t memory() const override { return std::size_t{8} << 30; }
   std::size_t largest_scratch() const override { return 227 * 1024; }    // that of an H200
   int multiprocessors() const override { return 2; }
 

@@ -48,6 +48,8 @@ class PWMLFF_KERNELS_API Device {
   /// Wait for everything. @throws std::runtime_error where a kernel or a copy has failed
   virtual void synchronize() = 0;
 
+  /// Bytes that it has for allocate(), others' included.
+  virtual std::size_t memory() const = 0;
   /// Bytes of scratch that a block can have (BlockShape).
   virtual std::size_t largest_scratch() const = 0;
   /// Each runs thread blocks of its own at the same time.

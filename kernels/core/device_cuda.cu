@@ -62,6 +62,7 @@ class CudaDevice : public Device {
   CudaDevice(int index, const cudaDeviceProp &properties) :
       Device(Mode::cuda, "cuda:" + std::to_string(index) + " (" + properties.name + ")", index),
       index(index),
+      whole(properties.totalGlobalMem),
       largest(properties.sharedMemPerBlockOptin),
       nprocessors(properties.multiProcessorCount)
   {
@@ -128,6 +129,7 @@ class CudaDevice : public Device {
     }
     forget_marks();
   }
+  std::size_t memory() const override { return whole; }
   std::size_t largest_scratch() const override { return largest; }
   int multiprocessors() const override { return nprocessors; }
 
@@ -193,7 +195,7 @@ class CudaDevice : public Device {
   }
 
   int index;
-  std::size_t largest;
+  std::size_t whole, largest;
   int nprocessors;
   cudaStream_t stream = nullptr;
   const char **running = nullptr;    // name of the kernel that began last; the GPU writes it

@@ -63,6 +63,25 @@ template <int N, class T> PWMLFF_HOST_DEVICE void load_together(const T *source,
     for (int k = 0; k < N; ++k) target[k] = source[k];
 }
 
+/// Store them likewise.
+template <int N, class T> PWMLFF_HOST_DEVICE void store_together(const T *values, T *target)
+{
+#ifdef __CUDA_ARCH__
+  constexpr int together = 16 / sizeof(T);
+  if constexpr (N % together == 0) {
+    struct alignas(16) Several {
+      T value[together];
+    };
+    for (int k = 0; k < N; k += together) {
+      Several several;
+      for (int c = 0; c < together; ++c) several.value[c] = values[k + c];
+      *reinterpret_cast<Several *>(target + k) = several;
+    }
+  } else
+#endif
+    for (int k = 0; k < N; ++k) target[k] = values[k];
+}
+
 /// On the CPU: one lane, or several that are threads.
 class HostTeam {
  public:

@@ -271,6 +271,7 @@ class CountingDevice : public Device {
   }
   void clear(void *memory, std::size_t bytes) override { host->clear(memory, bytes); }
   void synchronize() override {}
+  std::size_t memory() const override { return host->memory(); }
   std::size_t largest_scratch() const override { return host->largest_scratch(); }
   int multiprocessors() const override { return host->multiprocessors(); }
 

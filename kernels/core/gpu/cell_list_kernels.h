@@ -22,7 +22,7 @@ namespace pwmlff {
 
 struct BoundRows {
   static constexpr int lanes = 32;
-  static constexpr int size = 4096;    // rows of an item
+  static constexpr int size = 512;    // rows of an item
   static constexpr const char *name = "BoundRows";
   std::int64_t nrows;
   double reach;
@@ -40,10 +40,11 @@ struct BoundRows {
     for (std::int64_t r = item * size + team.lane(); r < end; r += team.lanes())
       mine.add(x + 3 * r, reach);
     of_lanes[team.lane()] = mine;
-    team.sync();
-    if (team.lane() > 0) return;
-    for (int k = 1; k < team.lanes(); ++k) mine.add(of_lanes[k]);
-    bounds[item] = mine;
+    for (int half = team.lanes() / 2; half > 0; half /= 2) {
+      team.sync();
+      if (team.lane() < half) of_lanes[team.lane()].add(of_lanes[team.lane() + half]);
+    }
+    if (team.lane() == 0) bounds[item] = of_lanes[0];
   }
 };
 

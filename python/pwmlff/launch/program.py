@@ -7,6 +7,7 @@ import os
 import re
 import shutil
 import subprocess
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -46,6 +47,7 @@ class Program:
         ranks: int = 1,
         threads: int | None = None,
         timeout: float | None = None,
+        arguments: Sequence[str] = (),
     ) -> str:
         """Run an input in a folder, which gets the file in.lmp; return what lmp says.
 
@@ -56,12 +58,13 @@ class Program:
             ranks: how many.
             threads: of a rank; as the environment says, or else one, when None.
             timeout: seconds.
+            arguments: for lmp, beside the input.
 
         Raises:
             Failure: lmp fails, or does not finish in time.
         """
         (folder / "in.lmp").write_text(text)
-        command = [self.path, "-in", "in.lmp"]
+        command = [self.path, "-in", "in.lmp", *arguments]
         environment = {"OMP_NUM_THREADS": "1", **os.environ, **self.environment}
         if threads is not None:
             environment["OMP_NUM_THREADS"] = str(threads)

@@ -16,6 +16,7 @@ namespace pwmlff {
 
 template <class T> struct NepEnergies {
   static constexpr int lanes = 32;
+  static constexpr int resident = sizeof(T) == 8 ? 512 : 640;
   static constexpr const char *name = "NepEnergies";
   NepGpuModel<T> model;
   GpuList list;
@@ -42,14 +43,14 @@ template <class T> struct NepEnergies {
     T *const back = hidden + model.nhidden;    // [nhidden] slopes by these
 
     add_radial(team, item, species, q);
-    add_moments(team, item, i, species, moments, functions);
+    add_moments(team, item, species, moments, functions);
     team.sync();
     describe(team, moments, q);
     team.sync();
     const T energy = run_network(team, model.networks[species], q, hidden, back, by_q);
     if (team.lane() == 0)
       atom_energy[i] = model.networks[species].shift + static_cast<double>(energy);
-    pull_back(team, item, moments, by_q);
+    pull_back(team, item, i, moments, by_q);
   }
 
  private:
@@ -71,10 +72,10 @@ template <class T> struct NepEnergies {
     for (int group = 0; group < model.radial_groups; ++group) {
       T sum[NEP_GROUP] = {};
       for (int k = team.lane(); k < count; k += team.lanes()) {
-        const std::int64_t e = item * chunk.stride + (k < near ? k : chunk.stride - 1 - k + near);
-        const NepGpuSeries<T> &series = pairs[list.species[chunk.neighbor[e]]].radial;
+        const std::int64_t e = chunk.place(item, k, near);
+        const NepGpuSeries<T> &series = pairs[chunk.kind[e]].radial;
         const NepFunctions<T> g(series, group, model.kradial,
-                                NepCutoff<T>(chunk.distance[e], series.per_cutoff));
+                                NepCutoff<T>(chunk.edge[4 * e + 3], series.per_cutoff));
         for (int n = 0; n < NEP_GROUP; ++n) sum[n] += g.value[n];
       }
       for (int n = 0; n < NEP_GROUP; ++n) {
@@ -86,8 +87,8 @@ template <class T> struct NepEnergies {
   }
 
   template <class Team>
-  PWMLFF_HOST_DEVICE void add_moments(const Team &team, std::int64_t item, int i, int species,
-                                      T *moments, T *functions) const
+  PWMLFF_HOST_DEVICE void add_moments(const Team &team, std::int64_t item, int species, T *moments,
+                                      T *functions) const
   {
     const int row = model.row(), wide = function_step(model), gap = step(model);
     T *const harmonics = functions + lanes * wide;
@@ -97,7 +98,7 @@ template <class T> struct NepEnergies {
     for (int first = 0; first < near; first += team.lanes()) {
       const int count = near - first < team.lanes() ? near - first : team.lanes();
       if (team.lane() < count)
-        write_edge(item * chunk.stride + first + team.lane(), i, species,
+        write_edge(item * chunk.stride + first + team.lane(), species,
                    functions + team.lane() * wide, harmonics + team.lane() * gap);
       team.sync();
       for (int place = team.lane(); place < model.places; place += team.lanes())
@@ -110,26 +111,24 @@ template <class T> struct NepEnergies {
             load_together<NEP_GROUP>(functions + e * wide + n0, g);
             for (int n = 0; n < NEP_GROUP; ++n) sum[n] += g[n] * harmonics[e * gap + place];
           }
-          for (int n = 0; n < NEP_GROUP; ++n) moment[n] = sum[n];
+          store_together<NEP_GROUP>(sum, moment);
         }
       team.sync();
     }
   }
 
-  PWMLFF_HOST_DEVICE void write_edge(std::int64_t e, int i, int species, T *functions,
-                                     T *harmonics) const
+  PWMLFF_HOST_DEVICE void write_edge(std::int64_t e, int species, T *functions, T *harmonics) const
   {
-    const std::int64_t j = chunk.neighbor[e];
-    const T r = chunk.distance[e];
-    const NepGpuSeries<T> &series = model.pairs[species * model.nspecies + list.species[j]].angular;
-    const NepCutoff<T> cutoff(r, series.per_cutoff);
+    T edge[4];
+    load_together<4>(chunk.edge + 4 * e, edge);
+    const NepGpuSeries<T> &series = model.pairs[species * model.nspecies + chunk.kind[e]].angular;
+    const NepCutoff<T> cutoff(edge[3], series.per_cutoff);
     for (int group = 0; group < model.angular_groups; ++group) {
       const NepFunctions<T> g(series, group, model.kangular, cutoff);
-      for (int n = 0; n < NEP_GROUP; ++n) functions[group * NEP_GROUP + n] = g.value[n];
+      store_together<NEP_GROUP>(g.value, functions + group * NEP_GROUP);
     }
     T u[3];
-    for (int c = 0; c < 3; ++c)
-      u[c] = static_cast<T>(list.x[3 * j + c] - list.x[3 * static_cast<std::int64_t>(i) + c]) / r;
+    for (int c = 0; c < 3; ++c) u[c] = edge[c] / edge[3];
     nep_harmonics(model.sphere, model.degree, u,
                   [&](int place, T value) { harmonics[place] = value; });
   }
@@ -217,13 +216,15 @@ template <class T> struct NepEnergies {
 
   /// From slopes by descriptors to those by moments.
   template <class Team>
-  PWMLFF_HOST_DEVICE void pull_back(const Team &team, std::int64_t item, const T *moments,
+  PWMLFF_HOST_DEVICE void pull_back(const Team &team, std::int64_t item, int i, const T *moments,
                                     const T *by_q) const
   {
     const int row = model.row(), radial = model.radial_size();
     T *const slope = chunk.slope + item * model.slopes();
-    for (int n = team.lane(); n < radial; n += team.lanes())
+    for (int n = team.lane(); n < radial; n += team.lanes()) {
       slope[n] = n < model.nradial ? by_q[n] : T(0);
+      if (chunk.radial) chunk.radial[static_cast<std::int64_t>(i) * radial + n] = slope[n];
+    }
     const T *const angular = by_q + model.nradial;
     const T *const behind = angular + model.l_max * model.nangular;
     for (int k = team.lane(); k < model.places * row; k += team.lanes()) {

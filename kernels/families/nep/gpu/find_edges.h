@@ -31,15 +31,17 @@ template <class T> struct NepFindEdges {
     for (int k0 = begin; k0 < end; k0 += team.lanes()) {
       const int k = k0 + team.lane();
       std::int64_t j = -1;
-      double squared = 0.0;
+      int kind = 0;
+      double d[3], squared = 0.0;
       bool is_near = false, is_other = false;
       if (k < end) {
         j = list.candidate[k];
+        kind = list.species[j];
         for (int c = 0; c < 3; ++c) {
-          const double d = list.x[3 * j + c] - xi[c];
-          squared += d * d;
+          d[c] = list.x[3 * j + c] - xi[c];
+          squared += d[c] * d[c];
         }
-        const NepGpuPair<T> &pair = pairs[list.species[j]];
+        const NepGpuPair<T> &pair = pairs[kind];
         is_near = squared < pair.near;
         is_other = !is_near && squared < pair.cutoff;
       }
@@ -48,8 +50,11 @@ template <class T> struct NepFindEdges {
       const int behind = others + team.count_below(is_other, found_others);
       if (is_near || is_other) {
         const std::int64_t e = item * chunk.stride + (is_near ? before : chunk.stride - 1 - behind);
+        const T edge[4] = {static_cast<T>(d[0]), static_cast<T>(d[1]), static_cast<T>(d[2]),
+                           static_cast<T>(sqrt(squared))};
         chunk.neighbor[e] = static_cast<int>(j);
-        chunk.distance[e] = static_cast<T>(sqrt(squared));
+        chunk.kind[e] = static_cast<std::uint8_t>(kind);
+        store_together<4>(edge, chunk.edge + 4 * e);
       }
       near += found_near;
       others += found_others;

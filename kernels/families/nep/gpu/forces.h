@@ -16,6 +16,7 @@ namespace pwmlff {
 
 template <class T> struct NepForces {
   static constexpr int lanes = 32;
+  static constexpr int resident = sizeof(T) == 8 ? 384 : 512;
   static constexpr const char *name = "NepForces";
   NepGpuModel<T> model;
   GpuList list;
@@ -26,7 +27,7 @@ template <class T> struct NepForces {
 
   static std::size_t scratch_bytes(const NepGpuModel<T> &model)
   {
-    return sizeof(T) * (model.slopes() + 2 * static_cast<std::size_t>(lanes) * model.places);
+    return sizeof(T) * model.slopes();
   }
 
   template <class Team>
@@ -40,24 +41,24 @@ template <class T> struct NepForces {
     const std::int64_t i = chunk.order[item];
     const NepGpuPair<T> *const pairs = model.pairs + list.species[i] * model.nspecies;
     const int near = chunk.count[2 * item], count = near + chunk.count[2 * item + 1];
-    // In two passes: what the second one adds up would not fit into registers beside the first.
-    for (int k = team.lane(); k < count; k += team.lanes())
-      differentiate(team, pairs, i, edge(item, k, near), k < near, slopes);
     double repulsion = 0.0, own[3] = {0.0, 0.0, 0.0};
     double v[9] = {0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0};
     for (int k = team.lane(); k < count; k += team.lanes()) {
-      const std::int64_t e = edge(item, k, near), j = chunk.neighbor[e];
-      const NepGpuPair<T> &pair = pairs[list.species[j]];
+      const std::int64_t e = chunk.place(item, k, near), j = chunk.neighbor[e];
+      const NepGpuPair<T> &pair = pairs[chunk.kind[e]];
+      T edge[4];
+      load_together<4>(chunk.edge + 4 * e, edge);
       double d[3], f[3];    // f: on the neighbor
-      for (int c = 0; c < 3; ++c) {
-        d[c] = list.x[3 * j + c] - list.x[3 * i + c];
-        f[c] = -(static_cast<double>(chunk.derivative[4 * e + 1 + c]) +
-                 static_cast<double>(chunk.derivative[4 * e]) * d[c]);
-      }
-      if (k < near && pair.zbl.reach > 0.0) add_zbl(pair.zbl, d, f, repulsion);
-      for (int c = 0; c < 3; ++c) {
-        own[c] -= f[c];
-        team.add(sums.force + 3 * j + c, f[c]);
+      for (int c = 0; c < 3; ++c) d[c] = edge[c];
+      differentiate(pair, edge, k < near, slopes, f);
+      if (k < near && pair.zbl.reach > 0.0) add_zbl(pair.zbl, i, j, f, repulsion);
+      for (int c = 0; c < 3; ++c) own[c] -= f[c];
+      if (k >= near && chunk.radial && j < chunk.ncenters) {
+        const NepGpuPair<T> &back = model.pairs[chunk.kind[e] * model.nspecies + list.species[i]];
+        const T along = radial_slope(back, edge[3], chunk.radial + j * model.radial_size());
+        for (int c = 0; c < 3; ++c) own[c] += static_cast<double>(along / edge[3]) * d[c];
+      } else {
+        for (int c = 0; c < 3; ++c) team.add(sums.force + 3 * j + c, f[c]);
       }
       for (int c = 0; c < 9; ++c) v[c] += d[c / 3] * f[c % 3];
       spread_virial(team, d, f, i, j, sums.atom_virial, sums.centroid_virial);
@@ -72,27 +73,16 @@ template <class T> struct NepForces {
   }
 
  private:
-  PWMLFF_HOST_DEVICE std::int64_t edge(std::int64_t item, int k, int near) const
+  /// @param f  [3] the force on the neighbor but for ZBL, -dE/dr_ij
+  PWMLFF_HOST_DEVICE void differentiate(const NepGpuPair<T> &pair, const T *edge, bool near,
+                                        const T *slopes, double *f) const
   {
-    return item * chunk.stride + (k < near ? k : chunk.stride - 1 - (k - near));
-  }
-
-  /// Write the derivative by r_ij but ZBL, as factor r_ij + rest.
-  template <class Team>
-  PWMLFF_HOST_DEVICE void differentiate(const Team &team, const NepGpuPair<T> *pairs,
-                                        std::int64_t i, std::int64_t e, bool near,
-                                        const T *slopes) const
-  {
-    const std::int64_t j = chunk.neighbor[e];
-    const NepGpuPair<T> &pair = pairs[list.species[j]];
-    const T inv = T(1) / chunk.distance[e];
-    T u[3], by_u[3] = {}, along = radial_slope(pair, chunk.distance[e], slopes);
-    for (int c = 0; c < 3; ++c) u[c] = static_cast<T>(list.x[3 * j + c] - list.x[3 * i + c]) * inv;
-    if (near && model.degree > 0)
-      along += angular_slope(team, pair, chunk.distance[e], u, slopes, by_u);
-    T *const out = chunk.derivative + 4 * e;
-    out[0] = (along - (by_u[0] * u[0] + by_u[1] * u[1] + by_u[2] * u[2]) * inv) * inv;
-    for (int c = 0; c < 3; ++c) out[1 + c] = by_u[c] * inv;
+    const T inv = T(1) / edge[3];
+    T u[3], by_u[3] = {}, along = radial_slope(pair, edge[3], slopes);
+    for (int c = 0; c < 3; ++c) u[c] = edge[c] * inv;
+    if (near && model.degree > 0) along += angular_slope(pair, edge[3], u, slopes, by_u);
+    const T factor = along - (by_u[0] * u[0] + by_u[1] * u[1] + by_u[2] * u[2]) * inv;
+    for (int c = 0; c < 3; ++c) f[c] = -(factor * u[c] + by_u[c] * inv);
   }
 
   /// dE/dr by the radial part.
@@ -109,44 +99,36 @@ template <class T> struct NepForces {
     return sum;
   }
 
-  /// @param by_u  dE/du by the angular part, with free components
+  /// @param by_u  dE/du by the angular part, with free components, is added
   /// @return dE/dr by it
-  template <class Team>
-  PWMLFF_HOST_DEVICE T angular_slope(const Team &team, const NepGpuPair<T> &pair, T r, const T *u,
-                                     const T *slopes, T *by_u) const
+  PWMLFF_HOST_DEVICE T angular_slope(const NepGpuPair<T> &pair, T r, const T *u, const T *slopes,
+                                     T *by_u) const
   {
-    const int row = model.row();
-    T *const harmonics = team.template scratch<T>() + model.slopes() + team.lane();
-    T *const weights = harmonics + model.places * team.lanes();    // of each harmonic
-    nep_harmonics(model.sphere, model.degree, u,
-                  [&](int place, T value) { harmonics[place * team.lanes()] = value; });
     const NepCutoff<T> cutoff(r, pair.angular.per_cutoff);
     T along = T(0);
     for (int group = 0; group < model.angular_groups; ++group) {
       const NepFunctions<T> g(pair.angular, group, model.kangular, cutoff);
       const T *const by_a = slopes + model.radial_size() + group * NEP_GROUP;
-      for (int place = 0; place < model.places; ++place) {
-        T by_moment[NEP_GROUP], weight = T(0), slope = T(0);
-        load_together<NEP_GROUP>(by_a + place * row, by_moment);
+      const auto factors = [&](int place, T &slope, T &value) {
+        T by_moment[NEP_GROUP];
+        load_together<NEP_GROUP>(by_a + place * model.row(), by_moment);
+        slope = value = T(0);
         for (int n = 0; n < NEP_GROUP; ++n) {
-          weight += by_moment[n] * g.value[n];
           slope += by_moment[n] * g.slope[n];
+          value += by_moment[n] * g.value[n];
         }
-        along += slope * harmonics[place * team.lanes()];
-        T &sum = weights[place * team.lanes()];
-        sum = group > 0 ? sum + weight : weight;
-      }
+      };
+      along += nep_sums(model.sphere, model.degree, u, factors, by_u);
     }
-    nep_gradient(
-        model.sphere, model.degree, u, [&](int place) { return weights[place * team.lanes()]; },
-        by_u);
     return along;
   }
 
   /// Half of the energy of a pair, all of it in float64, as forces are large.
-  PWMLFF_HOST_DEVICE static void add_zbl(const ZblPair &zbl, const double *d, double *f,
-                                         double &energy)
+  PWMLFF_HOST_DEVICE void add_zbl(const ZblPair &zbl, std::int64_t i, std::int64_t j, double *f,
+                                  double &energy) const
   {
+    double d[3];
+    for (int c = 0; c < 3; ++c) d[c] = list.x[3 * j + c] - list.x[3 * i + c];
     const double r = sqrt(d[0] * d[0] + d[1] * d[1] + d[2] * d[2]);
     if (!(r < zbl.reach)) return;
     const ZblTerms terms(zbl, r);

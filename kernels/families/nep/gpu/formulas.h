@@ -40,18 +40,22 @@ template <class T> struct NepFunctions {
                               const NepCutoff<T> &cutoff)
   {
     for (int n = 0; n < NEP_GROUP; ++n) value[n] = slope[n] = T(0);
-    const T *c = global_pointer(series.c) + group * nbasis * 2 * NEP_GROUP;
-    T chebyshev = T(1), next = cutoff.x;
-    for (int k = 0; k < nbasis; ++k, c += 2 * NEP_GROUP) {
-      T both[2 * NEP_GROUP];
-      load_together<2 * NEP_GROUP>(c, both);
+    const T *c = global_pointer(series.c) + group * nbasis * NEP_GROUP;
+    T chebyshev = T(1), next = cutoff.x;            // T_k, T_k+1
+    T derivative = T(0), next_derivative = T(1);    // by x
+    for (int k = 0; k < nbasis; ++k, c += NEP_GROUP) {
+      T factor[NEP_GROUP];
+      load_together<NEP_GROUP>(c, factor);
       for (int n = 0; n < NEP_GROUP; ++n) {
-        value[n] += both[n] * chebyshev;
-        slope[n] += both[NEP_GROUP + n] * chebyshev;
+        value[n] += factor[n] * chebyshev;
+        slope[n] += factor[n] * derivative;
       }
       const T after = T(2) * cutoff.x * next - chebyshev;
+      const T after_derivative = T(2) * (next + cutoff.x * next_derivative) - derivative;
       chebyshev = next;
       next = after;
+      derivative = next_derivative;
+      next_derivative = after_derivative;
     }
     for (int n = 0; n < NEP_GROUP; ++n) {
       slope[n] = cutoff.dfc * value[n] + cutoff.fc * cutoff.dx * slope[n];
@@ -91,18 +95,22 @@ PWMLFF_FORMULA void nep_harmonics(const T *sphere, int degree, const T *u, const
   }
 }
 
-/// The gradient by u of the sum over places of h R(u), as if the components of u were free.
-/// @param h  (place) -> number
-template <class T, class Read>
-PWMLFF_FORMULA void nep_gradient(const T *sphere, int degree, const T *u, const Read &h,
-                                 T *gradient)
+/// Sums over places of harmonics R(u) and of their derivatives.
+/// @param factors   (place, g, h), which writes a factor of R and one of its gradient
+/// @param gradient  [3] to which the gradient by u of the sum of h R(u) is added, as if the
+///                  components of u were free
+/// @return the sum of g R(u)
+template <class T, class Factors>
+PWMLFF_FORMULA T nep_sums(const T *sphere, int degree, const T *u, const Factors &factors,
+                          T *gradient)
 {
   T re = T(1), im = T(0);    // (x + i y)^(m-1), but for m = 0
-  for (int c = 0; c < 3; ++c) gradient[c] = T(0);
+  T sum = T(0);
   for (int m = 0; m <= degree; ++m) {
     const T *const c = global_pointer(sphere) + 18 * m;
     T q = c[2 * m], before = T(0), dq = T(0), dbefore = T(0);    // Q and dQ/dz
     T a = T(0), b = T(0), da = T(0), db = T(0);    // sums over l of Q h and of dQ/dz h
+    T qa = T(0), qb = T(0);                        // of Q g
     for (int l = m; l <= degree; ++l) {
       if (l > m) {
         const T next = c[2 * l] * u[2] * q - c[2 * l + 1] * before;
@@ -113,14 +121,20 @@ PWMLFF_FORMULA void nep_gradient(const T *sphere, int degree, const T *u, const 
         dq = dnext;
       }
       const int place = l * l - 1;
+      T g, h;
       if (m > 0) {
-        const T h_re = h(place + 2 * m - 1), h_im = h(place + 2 * m);
-        a += q * h_re;
-        da += dq * h_re;
-        b += q * h_im;
-        db += dq * h_im;
+        factors(place + 2 * m - 1, g, h);
+        qa += q * g;
+        a += q * h;
+        da += dq * h;
+        factors(place + 2 * m, g, h);
+        qb += q * g;
+        b += q * h;
+        db += dq * h;
       } else if (l > 0) {
-        da += dq * h(place);
+        factors(place, g, h);
+        qa += q * g;
+        da += dq * h;
       }
     }
     if (m > 0) {
@@ -130,8 +144,10 @@ PWMLFF_FORMULA void nep_gradient(const T *sphere, int degree, const T *u, const 
       im = re * u[1] + im * u[0];
       re = next;
     }
+    sum += qa * re + qb * im;
     gradient[2] += da * re + db * im;
   }
+  return sum;
 }
 
 }    // namespace pwmlff

@@ -21,7 +21,11 @@ double square(double x) { return x * x; }
 template <class T> class NepGpuEngine : public FusedEngine {
  public:
   NepGpuEngine(const NepNetwork &network, const EngineSettings &settings) :
-      FusedEngine(settings.device), present(settings.present), chunk_bytes(settings.chunk_bytes)
+      FusedEngine(settings.device),
+      present(settings.present),
+      chunk_bytes(settings.chunk_bytes == CHUNK_BYTES
+                      ? std::max(CHUNK_BYTES, settings.device->memory() / MEMORY_SHARE)
+                      : settings.chunk_bytes)
   {
     model.nspecies = network.nspecies();
     model.nradial = network.nradial;
@@ -77,14 +81,12 @@ template <class T> class NepGpuEngine : public FusedEngine {
   NepGpuSeries<T> keep_series(const double *c, int nfunctions, int nbasis, double cutoff)
   {
     const NepSeries series(c, nfunctions, nbasis);
-    std::vector<double> sorted(static_cast<std::size_t>(groups_of(nfunctions)) * nbasis * 2 *
+    std::vector<double> sorted(static_cast<std::size_t>(groups_of(nfunctions)) * nbasis *
                                NEP_GROUP);
     for (int n = 0; n < nfunctions; ++n)
-      for (int k = 0; k < nbasis; ++k) {
-        double *const both = &sorted[(n / NEP_GROUP * nbasis + k) * 2 * NEP_GROUP];
-        both[n % NEP_GROUP] = series.value[n * nbasis + k];
-        both[NEP_GROUP + n % NEP_GROUP] = series.slope[n * nbasis + k];
-      }
+      for (int k = 0; k < nbasis; ++k)
+        sorted[(n / NEP_GROUP * nbasis + k) * NEP_GROUP + n % NEP_GROUP] =
+            series.value[n * nbasis + k];
     return {static_cast<T>(1.0 / cutoff), keep(sorted)};
   }
 
@@ -196,14 +198,16 @@ template <class T> class NepGpuEngine : public FusedEngine {
     device_->synchronize();    // the vector is gone after this
     stride = std::max(1, neighbors.most_candidates());
     const std::size_t item_bytes =
-        (sizeof(int) + 5 * sizeof(T)) * stride + sizeof(T) * model.slopes();
+        (sizeof(int) + 1 + 4 * sizeof(T)) * stride + sizeof(T) * model.slopes();
     chunk_items = static_cast<std::int64_t>(std::max<std::size_t>(1, chunk_bytes / item_bytes));
     const std::size_t n = std::min<std::size_t>(chunk_items, nall);
     count.reserve(2 * n);
     neighbor.reserve(n * stride);
-    distance.reserve(n * stride);
+    kind.reserve(n * stride);
+    edge.reserve(4 * n * stride);
     slope.reserve(n * model.slopes());
-    derivative.reserve(4 * n * stride);
+    if (n == nall)
+      radial.reserve(static_cast<std::size_t>(neighbors.ncenters()) * model.radial_size());
     generation = neighbors.generation();
   }
 
@@ -211,14 +215,21 @@ template <class T> class NepGpuEngine : public FusedEngine {
                  double temperature, const GpuSums::Place &to)
   {
     const GpuList list = list_of(neighbors);
-    const NepGpuChunk<T> chunk{order.get() + first, stride,      count.get(),      neighbor.get(),
-                               distance.get(),      slope.get(), derivative.get(), first};
+    const bool has_all = n == static_cast<std::int64_t>(nall);
+    const NepGpuChunk<T> chunk{
+        order.get() + first,  stride,     count.get(), neighbor.get(),
+        kind.get(),           edge.get(), slope.get(), has_all ? radial.get() : nullptr,
+        neighbors.ncenters(), first};
     device_->run(n, NepFindEdges<T>{model, list, chunk});
     device_->run(n, NepEnergies<T>{model, list, chunk, temperature, to.atom_energy},
                  NepEnergies<T>::scratch_bytes(model));
     device_->run(n, NepForces<T>{model, list, chunk, to.atom_energy, to.virial, to.rows},
                  NepForces<T>::scratch_bytes(model));
   }
+
+  /// Of the device, for what is kept of edges. One chunk of all atoms spares many additions to
+  /// forces; but ranks may share a device.
+  static constexpr std::size_t MEMORY_SHARE = 16;
 
   const std::vector<bool> present;
   const std::size_t chunk_bytes;
@@ -233,7 +244,8 @@ template <class T> class NepGpuEngine : public FusedEngine {
   DeviceConstants constants{device_};
   GpuSums sums{device_};
   DeviceArray<int> order{device_}, count{device_}, neighbor{device_};
-  DeviceArray<T> distance{device_}, slope{device_}, derivative{device_};
+  DeviceArray<std::uint8_t> kind{device_};
+  DeviceArray<T> edge{device_}, slope{device_}, radial{device_};
 };
 
 }    // namespace

@@ -14,12 +14,12 @@
 namespace pwmlff {
 
 /// Functions g_n come in groups of so many, filled up with zeros.
-constexpr int NEP_GROUP = 4;
+constexpr int NEP_GROUP = 8;
 
 /// Functions of a part for a pair of species: series of T_k as in NepSeries.
 template <class T> struct NepGpuSeries {
   T per_cutoff;    // 1/angstrom
-  const T *c;      // [groups, nbasis, 2 NEP_GROUP] of the values, then of the slopes by x
+  const T *c;      // [groups, nbasis, NEP_GROUP]
 };
 
 template <class T> struct NepGpuPair {
@@ -81,12 +81,22 @@ template <class T> struct NepGpuModel {
 template <class T> struct NepGpuChunk {
   const int *order;    // [items] centers
   int stride;
-  int *count;           // [items, 2] near edges, others
-  int *neighbor;        // [items, stride] rows: near ones from the front, others from the back
-  T *distance;          // likewise
-  T *slope;             // [items, model.slopes()]
-  T *derivative;        // [items, stride, 4] dE/dr_ij is the first one times r_ij, plus the others
+  int *count;            // [items, 2] near edges, others
+  int *neighbor;         // [items, stride] rows: near ones from the front, others from the back
+  std::uint8_t *kind;    // likewise, their species
+  T *edge;               // [items, stride, 4] likewise, r_ij and its length
+  T *slope;              // [items, model.slopes()]
+  /// [ncenters, model.radial_size()] dE/dq by center, where one chunk has all centers: of an edge
+  /// without angular part each of two centers takes the whole force. Else null.
+  T *radial;
+  int ncenters;
   std::int64_t base;    // items of earlier chunks
+
+  /// The place of edge k of an item, of which so many are near.
+  PWMLFF_HOST_DEVICE std::int64_t place(std::int64_t item, int k, int near) const
+  {
+    return item * stride + (k < near ? k : stride - 1 - (k - near));
+  }
 };
 
 }    // namespace pwmlff
