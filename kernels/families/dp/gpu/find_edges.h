@@ -69,10 +69,12 @@ template <class T> struct FindEdges {
     const double environment[4] = {radial.s * pair.scale[0], radial.q * d[0] * pair.scale[1],
                                    radial.q * d[1] * pair.scale[2],
                                    radial.q * d[2] * pair.scale[3]};
+    T shifted[4];
     for (int c = 0; c < 4; ++c) {
       sum[c] += environment[c];
-      chunk.environment[4 * e + c] = static_cast<T>(environment[c] + pair.shift[c]);
+      shifted[c] = static_cast<T>(environment[c] + pair.shift[c]);
     }
+    store_together<4>(shifted, chunk.environment + 4 * e);
     chunk.neighbor[e] = j;
     if (!(r >= pair.lowest)) {
       chunk.row[e] = -1;
