@@ -53,7 +53,7 @@ template <class T> struct NepFindEdges {
         const T edge[4] = {static_cast<T>(d[0]), static_cast<T>(d[1]), static_cast<T>(d[2]),
                            static_cast<T>(sqrt(squared))};
         chunk.neighbor[e] = static_cast<int>(j);
-        chunk.kind[e] = static_cast<std::uint8_t>(kind);
+        chunk.kind[e] = kind;
         store_together<4>(edge, chunk.edge + 4 * e);
       }
       near += found_near;

@@ -198,7 +198,7 @@ template <class T> class NepGpuEngine : public FusedEngine {
     device_->synchronize();    // the vector is gone after this
     stride = std::max(1, neighbors.most_candidates());
     const std::size_t item_bytes =
-        (sizeof(int) + 1 + 4 * sizeof(T)) * stride + sizeof(T) * model.slopes();
+        (2 * sizeof(int) + 4 * sizeof(T)) * stride + sizeof(T) * model.slopes();
     chunk_items = static_cast<std::int64_t>(std::max<std::size_t>(1, chunk_bytes / item_bytes));
     const std::size_t n = std::min<std::size_t>(chunk_items, nall);
     count.reserve(2 * n);
@@ -243,8 +243,7 @@ template <class T> class NepGpuEngine : public FusedEngine {
 
   DeviceConstants constants{device_};
   GpuSums sums{device_};
-  DeviceArray<int> order{device_}, count{device_}, neighbor{device_};
-  DeviceArray<std::uint8_t> kind{device_};
+  DeviceArray<int> order{device_}, count{device_}, neighbor{device_}, kind{device_};
   DeviceArray<T> edge{device_}, slope{device_}, radial{device_};
 };
 

@@ -81,11 +81,11 @@ template <class T> struct NepGpuModel {
 template <class T> struct NepGpuChunk {
   const int *order;    // [items] centers
   int stride;
-  int *count;            // [items, 2] near edges, others
-  int *neighbor;         // [items, stride] rows: near ones from the front, others from the back
-  std::uint8_t *kind;    // likewise, their species
-  T *edge;               // [items, stride, 4] likewise, r_ij and its length
-  T *slope;              // [items, model.slopes()]
+  int *count;       // [items, 2] near edges, others
+  int *neighbor;    // [items, stride] rows: near ones from the front, others from the back
+  int *kind;        // likewise, their species
+  T *edge;          // [items, stride, 4] likewise, r_ij and its length
+  T *slope;         // [items, model.slopes()]
   /// [ncenters, model.radial_size()] dE/dq by center, where one chunk has all centers: of an edge
   /// without angular part each of two centers takes the whole force. Else null.
   T *radial;
