@@ -480,9 +480,9 @@ template <typename Work> void PairPWMLFF::or_stop_with_frame(Work &&work)
   if (!failure.empty()) stop_all(failure);
 }
 
-// Evaluate one model, and add its forces times the weight to those that are on a device.
+// Evaluate one model, and where forces are on a device add its own there.
 // @throws std::runtime_error
-const Evaluation &PairPWMLFF::evaluate(int model, const Wanted &wanted, double weight)
+const Evaluation &PairPWMLFF::evaluate(int model, const Wanted &wanted)
 {
   Model &m = *models[model];
   Neighbors &neighbors = source->get();
@@ -493,11 +493,9 @@ const Evaluation &PairPWMLFF::evaluate(int model, const Wanted &wanted, double w
     input.want_atom_virial = drives && vflag_atom;
     input.want_centroid_virial = drives && cvflag_atom;
     input.want_grade = wanted.grade && model == 0;
-    if (source->is_resident()) {
-      if (drives) input.force_on_device = kokkos->forces();
-      input.force_factor = weight * energy_unit;
-      input.want_rows = wanted.rows;
-    }
+    if (drives) input.force_on_device = wanted.forces;
+    input.force_factor = wanted.weight * energy_unit;
+    input.want_rows = wanted.rows || !wanted.forces;
     return m.evaluate(input);
   } catch (const TooManyNeighbors &excess) {
     if (kokkos) kokkos->to_host();
@@ -558,12 +556,12 @@ void PairPWMLFF::require_finite(int model, const Evaluation &result) const
 // Both, or end the run: alone, or, where structures are captured, together. Null on a rank without
 // centers, unless the model exchanges features. A rank that fails in an evaluation that does ends
 // the run alone: others may be waiting for what it has not sent.
-const Evaluation *PairPWMLFF::evaluate_here(int model, const Wanted &wanted, double weight)
+const Evaluation *PairPWMLFF::evaluate_here(int model, const Wanted &wanted)
 {
   const Evaluation *result = nullptr;
   const bool exchanges = models[model]->needs().exchange_width > 0;
   const auto work = [&] {
-    if (source->get().ncenters() > 0 || exchanges) result = &evaluate(model, wanted, weight);
+    if (source->get().ncenters() > 0 || exchanges) result = &evaluate(model, wanted);
   };
   if (exchanges) or_stop_rank(work);
   or_stop_with_frame([&] {
@@ -673,16 +671,18 @@ void PairPWMLFF::compute_there(int eflag, int vflag)
     atom_energy.assign(atom->nlocal, 0.0);
   }
   const bool of_atoms = eflag_atom || vflag_atom || cvflag_atom || wants_atom_energy;
-  const Wanted wanted{want_grade, of_atoms || deviation || want_grade};
   if (deviation && kokkos) kokkos->to_host();    // what is stored of a structure
+  // Asked for once: LAMMPS may take those on the host for the newer ones whenever it is asked.
+  double *const forces = source->is_resident() ? kokkos->forces() : nullptr;
+  const Wanted wanted{want_grade, of_atoms || deviation || want_grade, forces, weight};
   for (int model = 0; model < (deviation || mean ? nmodels : 1); ++model) {
     // A rank without atoms still takes part below.
-    const Evaluation *const result = evaluate_here(model, wanted, weight);
+    const Evaluation *const result = evaluate_here(model, wanted);
     if (want_grade && model == 0)
       or_stop_with_frame([&] {
         extrapolation->take(models.front()->info(), neighbors, result, asked || gamma_flag);
       });
-    if (result && (model == 0 || mean)) tally(*result, weight);
+    if (result && (model == 0 || mean)) tally(*result, wanted);
     if (deviation) recorder->store(model, neighbors, result, energy_unit);
   }
   if (wants_atom_energy) atom_energy_step = update->ntimestep;
@@ -694,10 +694,10 @@ void PairPWMLFF::compute_there(int eflag, int vflag)
 }
 
 // Add energies, forces and virials to LAMMPS's, in its units.
-void PairPWMLFF::tally(const Evaluation &result, double weight)
+void PairPWMLFF::tally(const Evaluation &result, const Wanted &wanted)
 {
   const Neighbors &neighbors = source->get();
-  const double unit = weight * energy_unit;
+  const double unit = wanted.weight * energy_unit;
   const int *const atom_of_row = neighbors.atom().data();
   if (eflag_global) eng_vdwl += unit * result.energy;
   if (vflag_global)
@@ -708,7 +708,7 @@ void PairPWMLFF::tally(const Evaluation &result, double weight)
       for (std::ptrdiff_t row = begin; row < end; ++row)
         for (int k = 0; k < width; ++k) to[atom_of_row[row]][k] += unit * values[width * row + k];
     };
-    if (!source->is_resident()) add(atom->f, result.force, std::integral_constant<int, 3>());
+    if (!wanted.forces) add(atom->f, result.force, std::integral_constant<int, 3>());
     if (vflag_atom) add(vatom, result.atom_virial, std::integral_constant<int, 6>());
     if (cvflag_atom) add(cvatom, result.centroid_virial, std::integral_constant<int, 9>());
     for (std::ptrdiff_t row = begin; row < std::min<std::ptrdiff_t>(end, neighbors.ncenters());

@@ -129,16 +129,18 @@ class PairPWMLFF : public Pair {
   bool wanted_by_compute() const;
   void take_deviation(bool graded);
   [[noreturn]] void stop_all(const std::string &text);
-  /// What is wanted of an evaluation besides forces and sums.
+  /// What is wanted of an evaluation besides sums.
   struct Wanted {
     bool grade, rows;
+    double *forces;    // where KOKKOS has them, to be added to; null: they are tallied
+    double weight;     // of a model that drives
   };
-  const pwmlff::Evaluation &evaluate(int model, const Wanted &wanted, double weight);
+  const pwmlff::Evaluation &evaluate(int model, const Wanted &wanted);
   bool all_finite(const double *values, std::ptrdiff_t n) const;
   void require_finite(int model, const pwmlff::Evaluation &result) const;
-  const pwmlff::Evaluation *evaluate_here(int model, const Wanted &wanted, double weight);
+  const pwmlff::Evaluation *evaluate_here(int model, const Wanted &wanted);
   void compute_there(int eflag, int vflag);
-  void tally(const pwmlff::Evaluation &result, double weight);
+  void tally(const pwmlff::Evaluation &result, const Wanted &wanted);
 };
 
 }    // namespace LAMMPS_NS

@@ -2,7 +2,9 @@
 
 // Preloaded into an lmp with package KOKKOS: how often the pair style asks for positions or forces
 // in memory of the host, which is a copy of all atoms where KOKKOS runs on a GPU. Where it runs on
-// the host, as in tests, there is one memory, and nothing else shows it. A line at the end says so.
+// the host, as in tests, there is one memory, and nothing else shows it. Forces on the device may
+// be asked for once in an evaluation: LAMMPS may copy those of the host over them each time. A line
+// at the end has both counts.
 
 #include <dlfcn.h>
 
@@ -14,8 +16,8 @@
 namespace {
 
 struct Count {
-  long onto_host = 0;
-  ~Count() { std::fprintf(stderr, "copies to the host: %ld\n", onto_host); }
+  long onto_host = 0, forces = 0;
+  ~Count() { std::fprintf(stderr, "copies to the host: %ld %ld\n", onto_host, forces); }
 } count;
 
 }    // namespace
@@ -31,6 +33,7 @@ extern "C" void sync_atoms(void *atom, int space, unsigned fields)
   const bool ours = dladdr(__builtin_return_address(0), &caller) &&
                     std::strstr(caller.dli_fname, "libpair_pwmlff");
   if (ours && space == 0 && (fields & (POSITIONS | FORCES))) ++count.onto_host;
+  if (ours && space == 1 && (fields & FORCES)) ++count.forces;
   static auto *const sync = reinterpret_cast<decltype(&sync_atoms)>(dlsym(RTLD_NEXT, SYNC));
   sync(atom, space, fields);
 }
