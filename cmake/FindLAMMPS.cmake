@@ -102,7 +102,7 @@ foreach(_cache ${_lammps_caches})
   cmake_path(GET _cache PARENT_PATH _build)
   file(STRINGS ${_cache} _line REGEX "^Kokkos_DIR:[A-Z]+=.*/lib")
   if(_line)   # a Kokkos of its own: PREFIX/lib/cmake/Kokkos
-    string(REGEX REPLACE "^[^=]*=(.*)/lib[^/]*/cmake/Kokkos$" "\\1/include" _kokkos "${_line}")
+    string(REGEX REPLACE "^[^=]*=(.*)/lib.*/cmake/Kokkos$" "\\1/include" _kokkos "${_line}")
   else()      # the one in the source tree
     set(_lib ${_lammps_root}/lib/kokkos)
     set(_kokkos ${_build}/lib/kokkos ${_lib}/core/src ${_lib}/containers/src ${_lib}/algorithms/src ${_lib}/simd/src
@@ -114,8 +114,20 @@ foreach(_cache ${_lammps_caches})
     file(STRINGS ${_kokkos_config} _lines REGEX "^#define KOKKOS_ENABLE_(CUDA|HIP|SYCL|OPENMPTARGET|OPENMP|THREADS|SERIAL)$")
     string(REGEX REPLACE "#define KOKKOS_ENABLE_" "" LAMMPS_KOKKOS "${_lines}")
     list(JOIN LAMMPS_KOKKOS " " LAMMPS_KOKKOS)
-    break()
   endif()
+  # What has to be the same in the plugin, where it is not as usual.
+  file(STRINGS ${_cache} _line REGEX "^(KOKKOS_PREC:[A-Z]+=([Ss][Ii][Nn]|[Mm][Ii][Xx])|KOKKOS_LAYOUT:[A-Z]+=[Dd][Ee]|CMAKE_CXX_FLAGS:[A-Z]+=.*LMP_(PRECISION|KOKKOS_))")
+  if(_line)
+    set(LAMMPS_KOKKOS "")
+    message(WARNING "KOKKOS in ${_build} has other numbers or arrays than usual: ${_line}; pair styles with /kk run as those without")
+  elseif(NOT LAMMPS_KOKKOS)
+    message(WARNING "KOKKOS is on in ${_build}, but no KokkosCore_config.h was found in ${_kokkos}; pair styles with /kk run as those without")
+  endif()
+  list(LENGTH _lammps_caches _count)
+  if(_count GREATER 1)
+    message(WARNING "There are several folders of LAMMPS's build; KOKKOS is taken as in ${_build}")
+  endif()
+  break()
 endforeach()
 
 include(FindPackageHandleStandardArgs)
@@ -142,7 +154,6 @@ if(LAMMPS_FOUND AND NOT TARGET LAMMPS::Headers)
     add_library(LAMMPS::Kokkos INTERFACE IMPORTED)
     set_target_properties(
       LAMMPS::Kokkos PROPERTIES
-      INTERFACE_INCLUDE_DIRECTORIES "${LAMMPS_INCLUDE_DIR}/KOKKOS;${_kokkos}"
-      INTERFACE_COMPILE_DEFINITIONS LMP_KOKKOS)
+      INTERFACE_INCLUDE_DIRECTORIES "${LAMMPS_INCLUDE_DIR}/KOKKOS;${_kokkos}")
   endif()
 endif()

@@ -6,6 +6,7 @@
 
 #include "atom_kokkos.h"
 #include "atom_masks.h"
+#include "info.h"
 #include "kokkos.h"
 #include "kokkos_type.h"
 #include "lammps.h"
@@ -15,17 +16,13 @@
 #include "pair.h"
 
 #include <type_traits>
+#include <utility>
 #include <vector>
 
 using namespace LAMMPS_NS;
 
 namespace pair_pwmlff {
 namespace {
-
-using Space = LMPDeviceType::memory_space;
-
-constexpr bool ON_HOST =
-    Kokkos::SpaceAccessibility<Kokkos::DefaultHostExecutionSpace, Space>::accessible;
 
 class Atoms : public KokkosAtoms {
  public:
@@ -68,14 +65,14 @@ class Atoms : public KokkosAtoms {
 
   void forces_changed() override { lmp->atomKK->modified(Device, F_MASK); }
 
-  void to_host() override { lmp->atomKK->sync(Host, ALL_MASK); }
-
+  void all_to_host() override { lmp->atomKK->sync(Host, ALL_MASK); }
+  void to_host() override { lmp->atomKK->sync(Host, ALL_BUT_VELOCITIES); }
   void names_to_host() override { lmp->atomKK->sync(Host, TYPE_MASK | TAG_MASK | MASK_MASK); }
 
   void announce(Pair *pair) const override
   {
     pair->kokkosable = 1;
-    pair->datamask_read = ALL_MASK & ~V_MASK;
+    pair->datamask_read = ALL_BUT_VELOCITIES;
     pair->datamask_modify = F_MASK | ENERGY_MASK | VIRIAL_MASK;
   }
 
@@ -85,29 +82,39 @@ class Atoms : public KokkosAtoms {
     lmp->atomKK->sync(Device, F_MASK);
   }
 
-  void take_list(Pair *pair) override
-  {
-    if constexpr (ON_HOST) lmp->neighbor->find_request(pair)->set_kokkos_device(1);
-  }
+  void take_list(Pair *pair) override { lmp->neighbor->find_request(pair)->set_kokkos_device(1); }
 
   void show_list(NeighList *list, pwmlff::models::LocalAtoms &atoms) override
   {
-    if constexpr (ON_HOST) {
-      if (!list->kokkos) return;
-      const auto *const made = static_cast<NeighListKokkos<LMPDeviceType> *>(list);
-      const auto &rows = made->d_neighbors;
-      first.resize(rows.extent(0));
-      for (std::size_t i = 0; i < first.size(); ++i) first[i] = &rows(i, 0);
-      atoms.ilist = made->d_ilist.data();
-      atoms.numneigh = made->d_numneigh.data();
-      atoms.firstneigh = first.data();
+    const auto *const made = static_cast<NeighListKokkos<LMPDeviceType> *>(list);
+    ilist = Kokkos::create_mirror_view_and_copy(Kokkos::HostSpace(), made->d_ilist);
+    numneigh = Kokkos::create_mirror_view_and_copy(Kokkos::HostSpace(), made->d_numneigh);
+    neighbors = Kokkos::create_mirror_view_and_copy(Kokkos::HostSpace(), made->d_neighbors);
+    first.assign(neighbors.extent(0), nullptr);
+    if (neighbors.stride(1) == 1) {
+      for (std::size_t i = 0; i < first.size(); ++i)
+        first[i] = neighbors.data() + i * neighbors.stride(0);
+    } else {    // those of an atom are far from each other
+      compact.resize(first.size());
+      for (int n = 0; n < list->inum + list->gnum; ++n) {
+        const int i = ilist(n);
+        compact[i].clear();
+        for (int k = 0; k < numneigh(i); ++k) compact[i].push_back(neighbors(i, k));
+        first[i] = compact[i].data();
+      }
     }
+    atoms.ilist = ilist.data();
+    atoms.numneigh = numneigh.data();
+    atoms.firstneigh = first.data();
   }
 
  private:
   /// A KOKKOS may keep numbers of single precision, or the x of all atoms before their y.
-  template <class View> static constexpr bool are_rows()
+  static constexpr auto ALL_BUT_VELOCITIES = ALL_MASK & ~V_MASK;
+
+  template <class Reference> static constexpr bool are_rows()
   {
+    using View = std::remove_cvref_t<Reference>;
     return std::is_same_v<typename View::value_type, double> &&
            std::is_same_v<typename View::array_layout, Kokkos::LayoutRight>;
   }
@@ -118,16 +125,34 @@ class Atoms : public KokkosAtoms {
     else return nullptr;
   }
 
+  template <class View>
+  using OnHost =
+      decltype(Kokkos::create_mirror_view_and_copy(Kokkos::HostSpace(), std::declval<View>()));
+  using List = NeighListKokkos<LMPDeviceType>;
+
   LAMMPS *const lmp;
-  std::vector<const int *> first;    // [nlocal + nghost] neighbors of an atom
+  OnHost<decltype(List::d_ilist)> ilist;
+  OnHost<decltype(List::d_numneigh)> numneigh;
+  OnHost<decltype(List::d_neighbors)> neighbors;
+  std::vector<std::vector<int>> compact;    // [nlocal + nghost] where they are not rows
+  std::vector<const int *> first;           // [nlocal + nghost] neighbors of an atom
 };
 
 }    // namespace
 
 std::unique_ptr<KokkosAtoms> KokkosAtoms::make(LAMMPS *lmp, std::string &absent)
 {
-  if (lmp->kokkos && lmp->kokkos->kokkos_exists) return std::make_unique<Atoms>(lmp);
-  absent = "lmp runs without KOKKOS; its option '-k on' turns it on";
+#ifdef KOKKOS_ENABLE_CUDA
+  constexpr bool on_gpu = true;
+#else
+  constexpr bool on_gpu = false;
+#endif
+  if (!lmp->kokkos || !lmp->kokkos->kokkos_exists)
+    absent = "lmp runs without KOKKOS; its option '-k on' turns it on";
+  else if (Info::has_accelerator_feature("KOKKOS", "api", "cuda") != on_gpu ||
+           !Info::has_accelerator_feature("KOKKOS", "precision", "double"))
+    absent = "the plugin was compiled for another device or precision of KOKKOS";
+  else return std::make_unique<Atoms>(lmp);
   return nullptr;
 }
 

@@ -23,7 +23,8 @@ namespace pair_pwmlff {
 class KokkosAtoms {
  public:
   /// @param absent  why null is returned, where it is
-  /// @return null where this LAMMPS does not run with KOKKOS, or has been compiled without
+  /// @return null where this LAMMPS does not run with KOKKOS, has been compiled without, or with
+  ///         another device or precision of it than the plugin
   static std::unique_ptr<KokkosAtoms> make(LAMMPS_NS::LAMMPS *lmp, std::string &absent);
 
   virtual ~KokkosAtoms() = default;
@@ -38,15 +39,17 @@ class KokkosAtoms {
   virtual bool has_rows() const = 0;
 
   /// Positions and forces [nlocal + nghost, 3] in memory of its device, up to date, with nothing
-  /// that LAMMPS has started still at work on them. Null without has_rows().
+  /// that LAMMPS has started still at work on them. Null without has_rows(). Forces are asked for
+  /// once before forces_changed(): LAMMPS may copy those of the host over them at each time.
   virtual double *positions() = 0;
   virtual double *forces() = 0;
 
   /// Forces were changed there.
   virtual void forces_changed() = 0;
 
-  /// Bring to LAMMPS's arrays on the host all that it knows of atoms, or what a new list brings:
-  /// types, IDs, groups.
+  /// Bring to LAMMPS's arrays on the host all that it knows of atoms; all but velocities; or what a
+  /// new list brings: types, IDs, groups.
+  virtual void all_to_host() = 0;
   virtual void to_host() = 0;
   virtual void names_to_host() = 0;
 
@@ -56,12 +59,11 @@ class KokkosAtoms {
   /// Tell LAMMPS what the pair style reads and changes of atoms.
   virtual void announce(LAMMPS_NS::Pair *pair) const = 0;
 
-  /// Have KOKKOS make the list of neighbors that the pair style has asked LAMMPS for, where it runs
-  /// on the host.
+  /// Have KOKKOS make the list of neighbors that the pair style has asked LAMMPS for.
   virtual void take_list(LAMMPS_NS::Pair *pair) = 0;
 
-  /// That list.
-  /// @param atoms  of which the list is filled in; it points into this object
+  /// That list, on the host.
+  /// @param atoms  of which the list is filled in; it points into this object or into the list
   virtual void show_list(LAMMPS_NS::NeighList *list, pwmlff::models::LocalAtoms &atoms) = 0;
 };
 

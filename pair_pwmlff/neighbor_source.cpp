@@ -83,7 +83,7 @@ void NeighborSource::request(Pair *pair, const Ensemble &models)
   neighbor->add_request(pair, flags);
   reason = kokkos ? reason_against_residence(models) : "";
   resident = kokkos && on_all_ranks(world, reason.empty());
-  if (kokkos && !on_device) kokkos->take_list(pair);
+  if (kokkos) kokkos->take_list(pair);
   if (!pair->ghostneigh) return;
   double range = 0.0;
   for (const auto &model : models) range = std::max(range, model->info().interaction_range);

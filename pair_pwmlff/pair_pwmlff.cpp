@@ -192,12 +192,11 @@ void PairPWMLFF::choose_device()
   // What stands in for a GPU makes up for one that is not there. Ranks may differ in that.
   pwmlff::DevicePolicy policy = options.device;
   if (policy.demands_gpu() && !gpu_stand_in().empty()) policy = {};
-  // KOKKOS has a GPU already.
-  const bool is_open = policy.mode == pwmlff::DevicePolicy::Mode::automatic ||
-                       policy.mode == pwmlff::DevicePolicy::Mode::gpu;
-  if (kokkos && kokkos->gpu() != pwmlff::CPU && is_open)
-    policy = {pwmlff::DevicePolicy::Mode::list, {kokkos->gpu()}};
   all_or_stop(lmp, [&] { device = pair_pwmlff::choose_device(ranks, policy); });
+  // KOKKOS has a GPU already.
+  if (kokkos && kokkos->gpu() != pwmlff::CPU && device.gpu != pwmlff::CPU &&
+      policy.mode != pwmlff::DevicePolicy::Mode::list)
+    device.gpu = kokkos->gpu();
   options.engine.gpu = device.gpu;
   options.engine.alone = comm->nprocs == 1;
   options.engine.gpu_demanded = options.device.demands_gpu();
@@ -370,14 +369,30 @@ std::string PairPWMLFF::kokkos_line() const
   if (!kokkos) return {};
   const std::string what = kokkos->name();
   if (source->is_resident()) return "  " + what + ": positions and forces stay on its device\n";
-  if (kokkos->gpu() == pwmlff::CPU) return "  " + what + " makes the list of neighbors\n";
-  return fmt::format("  {}: positions and forces are copied to the host and back, as {}\n", what,
-                     source->not_resident());
+  if (kokkos->gpu() == pwmlff::CPU && !models.front()->finds_neighbors())
+    return "  " + what + " makes the list of neighbors\n";
+  const std::string reason = source->not_resident();
+  return fmt::format("  {}: positions and forces are copied for the models and back, as {}\n", what,
+                     reason.empty() ? "not all pairs of atoms count" : reason);
+}
+
+// What moves atoms on the host and evaluates them outside of a step goes unseen by KOKKOS on a GPU,
+// and leaves its forces there.
+void PairPWMLFF::refuse_probes() const
+{
+  if (!kokkos || kokkos->gpu() == pwmlff::CPU) return;
+  for (const char *const probe : {"^fep", "^born/matrix"})
+    for (const Compute *const found : modify->get_compute_by_style(probe))
+      error->all(FLERR,
+                 "Pair style pwmlff: compute {} of style {} moves atoms on the host and evaluates "
+                 "them there, which KOKKOS on a GPU does not see; run it without /kk",
+                 found->id, found->style);
 }
 
 void PairPWMLFF::init_style()
 {
-  if (kokkos) kokkos->to_host();
+  if (kokkos) kokkos->all_to_host();
+  refuse_probes();
   if (settle_devices(lmp, models, species_of_type)) take_engines();
   if (force->newton_pair == 0)
     error->all(FLERR,
@@ -424,7 +439,7 @@ void PairPWMLFF::init_style()
   source->request(this, models);    // last: after an error it would stay, and outlive this style
   // What LAMMPS brings to where compute() works, and takes as changed after it.
   execution_space = source->is_resident() ? Device : Host;
-  if (!logged && comm->me == 0) utils::logmesg(lmp, kokkos_line());
+  if (!logged) was_resident.reset();
   logged = true;
 }
 
@@ -459,8 +474,10 @@ template <typename Work> void PairPWMLFF::or_stop_rank(Work &&work)
 void PairPWMLFF::stop_all(const std::string &text)
 {
   source->discard();
+  // A device that has failed may end the run in its own way.
+  if (kokkos && comm->me == 0) utils::logmesg(lmp, "Pair style pwmlff: {}\n", text);
   const std::string lost = first_failure(world, [&] {
-    if (kokkos) kokkos->to_host();
+    if (kokkos) kokkos->all_to_host();
   });
   if (!lost.empty())
     error->all(FLERR, "Pair style pwmlff: {}; the structure is lost with its device: {}", text,
@@ -629,6 +646,8 @@ void PairPWMLFF::take_deviation(bool graded)
 void PairPWMLFF::compute(int eflag, int vflag)
 {
   const bool resident = source->is_resident();
+  if (was_resident != resident && comm->me == 0) utils::logmesg(lmp, kokkos_line());
+  was_resident = resident;
   if (kokkos && !resident) kokkos->to_host();
   compute_there(eflag, vflag);
   if (kokkos && resident) kokkos->forces_changed();
@@ -671,7 +690,7 @@ void PairPWMLFF::compute_there(int eflag, int vflag)
     atom_energy.assign(atom->nlocal, 0.0);
   }
   const bool of_atoms = eflag_atom || vflag_atom || cvflag_atom || wants_atom_energy;
-  if (deviation && kokkos) kokkos->to_host();    // what is stored of a structure
+  if (deviation && kokkos) kokkos->all_to_host();    // what is stored of a structure
   // Asked for once: LAMMPS may take those on the host for the newer ones whenever it is asked.
   double *const forces = source->is_resident() ? kokkos->forces() : nullptr;
   const Wanted wanted{want_grade, of_atoms || deviation || want_grade, forces, weight};

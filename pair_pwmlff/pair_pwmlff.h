@@ -23,6 +23,7 @@
 
 #include <array>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -98,6 +99,7 @@ class PairPWMLFF : public Pair {
   bool has_atom_virial = false;        // on all ranks
   bool has_grade = false;              // likewise, of the first model
   bool logged = false;                 // models and devices are in the log
+  std::optional<bool> was_resident;    // as the log says
 
   // What extract() and extract_peratom() give out.
   double cutoff = 0.0;
@@ -121,6 +123,7 @@ class PairPWMLFF : public Pair {
   void take_engines();
   void log_models();
   std::string kokkos_line() const;
+  void refuse_probes() const;
   std::string device_label() const;
   [[noreturn]] void stop_rank(const std::string &text);
   template <typename Work> void or_stop_rank(Work &&work);

@@ -56,7 +56,9 @@ template <class T> struct NepForces {
       if (k >= near && chunk.radial && j < chunk.ncenters) {
         const NepGpuPair<T> &back = model.pairs[chunk.kind[e] * model.nspecies + list.species[i]];
         const T along = radial_slope(back, edge[3], chunk.radial + j * model.radial_size());
-        for (int c = 0; c < 3; ++c) own[c] += static_cast<double>(along / edge[3]) * d[c];
+        // As the neighbor has it, so that the two forces cancel to the last bit.
+        const T inv = T(1) / edge[3];
+        for (int c = 0; c < 3; ++c) own[c] += static_cast<double>(along * (edge[c] * inv));
       } else {
         for (int c = 0; c < 3; ++c) team.add(sums.force + 3 * j + c, f[c]);
       }
