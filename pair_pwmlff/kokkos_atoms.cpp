@@ -86,6 +86,7 @@ class Atoms : public KokkosAtoms {
 
   void show_list(NeighList *list, pwmlff::models::LocalAtoms &atoms) override
   {
+    if (!list->kokkos) return;
     const auto *const made = static_cast<NeighListKokkos<LMPDeviceType> *>(list);
     ilist = Kokkos::create_mirror_view_and_copy(Kokkos::HostSpace(), made->d_ilist);
     numneigh = Kokkos::create_mirror_view_and_copy(Kokkos::HostSpace(), made->d_numneigh);
@@ -109,9 +110,9 @@ class Atoms : public KokkosAtoms {
   }
 
  private:
-  /// A KOKKOS may keep numbers of single precision, or the x of all atoms before their y.
   static constexpr auto ALL_BUT_VELOCITIES = ALL_MASK & ~V_MASK;
 
+  /// A KOKKOS may keep numbers of single precision, or the x of all atoms before their y.
   template <class Reference> static constexpr bool are_rows()
   {
     using View = std::remove_cvref_t<Reference>;
