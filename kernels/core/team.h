@@ -44,19 +44,22 @@ template <class T> PWMLFF_HOST_DEVICE const T *global_pointer(const T *pointer)
   return pointer;
 }
 
+/// What a GPU loads or stores at once.
+template <class T> struct alignas(16) Vector128 {
+  static constexpr int size = 16 / sizeof(T);
+  T value[size];
+};
+
 /// Load N values that lie side by side, 128 bits at a time on a GPU.
 /// @param source  of 16 bytes alignment where N is a multiple of what 128 bits hold
 template <int N, class T> PWMLFF_HOST_DEVICE void load_together(const T *source, T *target)
 {
 #ifdef __CUDA_ARCH__
-  constexpr int together = 16 / sizeof(T);
-  if constexpr (N % together == 0) {
-    struct alignas(16) Several {
-      T value[together];
-    };
-    for (int k = 0; k < N; k += together) {
-      const Several several = *reinterpret_cast<const Several *>(source + k);
-      for (int c = 0; c < together; ++c) target[k + c] = several.value[c];
+  constexpr int size = Vector128<T>::size;
+  if constexpr (N % size == 0) {
+    for (int k = 0; k < N; k += size) {
+      const auto vector = *reinterpret_cast<const Vector128<T> *>(source + k);
+      for (int c = 0; c < size; ++c) target[k + c] = vector.value[c];
     }
   } else
 #endif
@@ -67,15 +70,12 @@ template <int N, class T> PWMLFF_HOST_DEVICE void load_together(const T *source,
 template <int N, class T> PWMLFF_HOST_DEVICE void store_together(const T *values, T *target)
 {
 #ifdef __CUDA_ARCH__
-  constexpr int together = 16 / sizeof(T);
-  if constexpr (N % together == 0) {
-    struct alignas(16) Several {
-      T value[together];
-    };
-    for (int k = 0; k < N; k += together) {
-      Several several;
-      for (int c = 0; c < together; ++c) several.value[c] = values[k + c];
-      *reinterpret_cast<Several *>(target + k) = several;
+  constexpr int size = Vector128<T>::size;
+  if constexpr (N % size == 0) {
+    for (int k = 0; k < N; k += size) {
+      Vector128<T> vector;
+      for (int c = 0; c < size; ++c) vector.value[c] = values[k + c];
+      *reinterpret_cast<Vector128<T> *>(target + k) = vector;
     }
   } else
 #endif
