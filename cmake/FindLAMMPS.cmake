@@ -11,7 +11,7 @@
 #          there, like "Update 4", or empty; the classes change with updates too), LAMMPS::Headers,
 #          LAMMPS_SIZES (SMALLBIG, ...), LAMMPS_MPI_FAMILY (MPICH, Open MPI, or empty where mpi.h does not say),
 #          LAMMPS_MPI_VERSION, LAMMPS_KOKKOS (devices that its package KOKKOS was configured for, like "OPENMP SERIAL";
-#          empty without) and LAMMPS::Kokkos, the headers of the package and of the library Kokkos
+#          empty without) and LAMMPS_KOKKOS_INCLUDE_DIRS, of the package and of the library Kokkos
 
 set(_month_names Jan Feb Mar Apr May Jun Jul Aug Sep Oct Nov Dec)
 
@@ -151,9 +151,6 @@ if(LAMMPS_FOUND AND NOT TARGET LAMMPS::Headers)
     INTERFACE_COMPILE_DEFINITIONS "LAMMPS_${LAMMPS_SIZES};OMPI_SKIP_MPICXX;MPICH_SKIP_MPICXX")
   if(LAMMPS_KOKKOS)
     message(STATUS "KOKKOS for ${LAMMPS_KOKKOS}: ${_kokkos_config}")
-    add_library(LAMMPS::Kokkos INTERFACE IMPORTED)
-    set_target_properties(
-      LAMMPS::Kokkos PROPERTIES
-      INTERFACE_INCLUDE_DIRECTORIES "${LAMMPS_INCLUDE_DIR}/KOKKOS;${_kokkos}")
+    set(LAMMPS_KOKKOS_INCLUDE_DIRS ${LAMMPS_INCLUDE_DIR}/KOKKOS ${_kokkos})
   endif()
 endif()

@@ -61,7 +61,6 @@ class CudaDevice : public Device {
  public:
   CudaDevice(int index, const cudaDeviceProp &properties) :
       Device(Mode::cuda, "cuda:" + std::to_string(index) + " (" + properties.name + ")", index),
-      index(index),
       whole(properties.totalGlobalMem),
       largest(properties.sharedMemPerBlockOptin),
       nprocessors(properties.multiProcessorCount)
@@ -75,7 +74,7 @@ class CudaDevice : public Device {
   }
   ~CudaDevice() override
   {
-    const DeviceGuard guard(index);
+    const DeviceGuard guard(gpu());
     forget_marks();
     cudaFreeHost(running);
     cudaStreamDestroy(stream);
@@ -83,7 +82,7 @@ class CudaDevice : public Device {
 
   void *allocate(Place place, std::size_t bytes) override
   {
-    const DeviceGuard guard(index);
+    const DeviceGuard guard(gpu());
     const bool on_device = place == Place::device;
     void *memory = nullptr;
     check(on_device ? cudaMalloc(&memory, bytes) : cudaMallocHost(&memory, bytes),
@@ -93,7 +92,7 @@ class CudaDevice : public Device {
   void release(Place place, void *memory) noexcept override
   {
     if (!memory) return;
-    const DeviceGuard guard(index);
+    const DeviceGuard guard(gpu());
     if (place == Place::device) cudaFree(memory);
     else cudaFreeHost(memory);
   }
@@ -108,12 +107,12 @@ class CudaDevice : public Device {
   void clear(void *memory, std::size_t bytes) override
   {
     if (bytes == 0) return;
-    const DeviceGuard guard(index);
+    const DeviceGuard guard(gpu());
     check(cudaMemsetAsync(memory, 0, bytes, stream), "clearing memory");
   }
   void synchronize() override
   {
-    const DeviceGuard guard(index);
+    const DeviceGuard guard(gpu());
     const cudaError_t status = cudaStreamSynchronize(stream);
     if (status != cudaSuccess) {
       forget_marks();
@@ -136,7 +135,7 @@ class CudaDevice : public Device {
  private:
   void launch(const std::function<void(void *, const char **)> &call) override
   {
-    const DeviceGuard guard(index);
+    const DeviceGuard guard(gpu());
     try {
       call(stream, running);
     } catch (const std::runtime_error &error) {
@@ -153,12 +152,12 @@ class CudaDevice : public Device {
 
   void mark_begin(const char *kernel) override
   {
-    const DeviceGuard guard(index);
+    const DeviceGuard guard(gpu());
     marks.push_back({kernel, record(), nullptr});
   }
   void mark_end() override
   {
-    const DeviceGuard guard(index);
+    const DeviceGuard guard(gpu());
     marks.back().end = record();
   }
   cudaEvent_t record()
@@ -173,7 +172,7 @@ class CudaDevice : public Device {
             const char *what)
   {
     if (bytes == 0) return;
-    const DeviceGuard guard(index);
+    const DeviceGuard guard(gpu());
     const cudaError_t status = cudaMemcpyAsync(target, source, bytes, direction, stream);
     if (status != cudaSuccess) check(status, what + after_kernel());
   }
@@ -194,7 +193,6 @@ class CudaDevice : public Device {
     throw std::runtime_error(name() + ": " + what + " failed: " + cudaGetErrorString(status));
   }
 
-  int index;
   std::size_t whole, largest;
   int nprocessors;
   cudaStream_t stream = nullptr;

@@ -32,7 +32,7 @@ struct EngineSettings {
   Precision precision = Precision::tables;
   std::vector<bool> present;                   // [nspecies] the species that take part
   std::shared_ptr<Device> device = nullptr;    // null for the CPU
-  std::size_t chunk_bytes = CHUNK_BYTES;
+  std::size_t chunk_bytes = 0;                 // of a device for arrays over edges; 0 for the usual
 };
 
 /// What a network says of itself.

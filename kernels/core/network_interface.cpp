@@ -151,7 +151,7 @@ pwmlff_engine *pwmlff_make_engine(const pwmlff_network *network,
       asked.precision = precision_of(settings->precision);
       asked.present.assign(settings->present, settings->present + network->nspecies);
       if (*settings->device) asked.device = Device::make(settings->device);
-      if (settings->chunk_bytes) asked.chunk_bytes = settings->chunk_bytes;
+      asked.chunk_bytes = settings->chunk_bytes;
       made->engine = network->network->engine(asked);
     }
     if (made->engine->device())

@@ -17,7 +17,8 @@ int round_up(int n, int unit) { return (n + unit - 1) / unit * unit; }
 template <class T> class DPGpuEngine : public DPEngine {
  public:
   DPGpuEngine(const DPNetwork &network, const EngineSettings &settings) :
-      DPEngine(network, settings), chunk_bytes(settings.chunk_bytes)
+      DPEngine(network, settings),
+      chunk_bytes(settings.chunk_bytes ? settings.chunk_bytes : CHUNK_BYTES)
   {
     model.nspecies = network.nspecies();
     model.width = network.width;

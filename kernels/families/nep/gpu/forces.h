@@ -48,17 +48,17 @@ template <class T> struct NepForces {
       const NepGpuPair<T> &pair = pairs[chunk.kind[e]];
       T edge[4];
       load_together<4>(chunk.edge + 4 * e, edge);
-      double d[3], f[3];    // f: on the neighbor
-      for (int c = 0; c < 3; ++c) d[c] = edge[c];
-      differentiate(pair, edge, k < near, slopes, f);
+      const T r = edge[3], inv = T(1) / r, u[3] = {edge[0] * inv, edge[1] * inv, edge[2] * inv};
+      const double d[3] = {edge[0], edge[1], edge[2]};
+      double f[3];    // on the neighbor
+      differentiate(pair, r, u, k < near, slopes, f);
       if (k < near && pair.zbl.reach > 0.0) add_zbl(pair.zbl, i, j, f, repulsion);
       for (int c = 0; c < 3; ++c) own[c] -= f[c];
       if (k >= near && chunk.radial && j < chunk.ncenters) {
         const NepGpuPair<T> &back = model.pairs[chunk.kind[e] * model.nspecies + list.species[i]];
-        const T along = radial_slope(back, edge[3], chunk.radial + j * model.radial_size());
+        const T along = radial_slope(back, r, chunk.radial + j * model.radial_size());
         // As the neighbor has it, so that the two forces cancel to the last bit.
-        const T inv = T(1) / edge[3];
-        for (int c = 0; c < 3; ++c) own[c] += static_cast<double>(along * (edge[c] * inv));
+        for (int c = 0; c < 3; ++c) own[c] += static_cast<double>(along * u[c]);
       } else {
         for (int c = 0; c < 3; ++c) team.add(sums.force + 3 * j + c, f[c]);
       }
@@ -76,13 +76,12 @@ template <class T> struct NepForces {
 
  private:
   /// @param f  [3] the force on the neighbor but for ZBL, -dE/dr_ij
-  PWMLFF_HOST_DEVICE void differentiate(const NepGpuPair<T> &pair, const T *edge, bool near,
+  PWMLFF_HOST_DEVICE void differentiate(const NepGpuPair<T> &pair, T r, const T *u, bool near,
                                         const T *slopes, double *f) const
   {
-    const T inv = T(1) / edge[3];
-    T u[3], by_u[3] = {}, along = radial_slope(pair, edge[3], slopes);
-    for (int c = 0; c < 3; ++c) u[c] = edge[c] * inv;
-    if (near && model.degree > 0) along += angular_slope(pair, edge[3], u, slopes, by_u);
+    const T inv = T(1) / r;
+    T by_u[3] = {}, along = radial_slope(pair, r, slopes);
+    if (near && model.degree > 0) along += angular_slope(pair, r, u, slopes, by_u);
     const T factor = along - (by_u[0] * u[0] + by_u[1] * u[1] + by_u[2] * u[2]) * inv;
     for (int c = 0; c < 3; ++c) f[c] = -(factor * u[c] + by_u[c] * inv);
   }

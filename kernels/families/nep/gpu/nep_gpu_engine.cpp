@@ -23,9 +23,9 @@ template <class T> class NepGpuEngine : public FusedEngine {
   NepGpuEngine(const NepNetwork &network, const EngineSettings &settings) :
       FusedEngine(settings.device),
       present(settings.present),
-      chunk_bytes(settings.chunk_bytes == CHUNK_BYTES
-                      ? std::max(CHUNK_BYTES, settings.device->memory() / MEMORY_SHARE)
-                      : settings.chunk_bytes)
+      chunk_bytes(settings.chunk_bytes
+                      ? settings.chunk_bytes
+                      : std::max(CHUNK_BYTES, settings.device->memory() / MEMORY_SHARE))
   {
     model.nspecies = network.nspecies();
     model.nradial = network.nradial;
