@@ -21,6 +21,7 @@ ModelInfo describe(const std::string &file, const pwmlff::Family &family,
   info.cutoff = info.interaction_range = network.cutoff;
   info.atom_type = network.atom_type;
   info.takes_temperature = network.takes_temperature;
+  info.screening = network.screening;
   info.nparameters = static_cast<std::int64_t>(network.nparameters);
   info.dtype = "float64";
   info.without_data = network.without_data;
@@ -41,6 +42,7 @@ class PlainModel : public Original {
   std::string engine() const override { return "plain, float64"; }
   bool on_gpu() const override { return false; }
   bool has_atom_virial() const override { return true; }
+  Needs needs() const override { return {0.0, 0, -1, nullptr, plain->exchange_width()}; }
   Gate gate() const override { return gate_of("exact"); }
   const Evaluation &evaluate(const Input &input) override { return plain->evaluate(input); }
 

@@ -65,6 +65,7 @@ struct ModelInfo {
   std::vector<double> closest;    // [nspecies, nspecies] of the atoms of its data, if it says so
   std::vector<int> without_data;    // atomic numbers that its data had no atom of, if it says so
   bool takes_temperature;           // Input::temperature, as a descriptor
+  double screening;                 // of charges, 1/angstrom; 0: it has none
   std::int64_t nparameters;
   std::string dtype;                    // of the parameters as stored in the file
   std::vector<std::string> warnings;    // what a user should know of the file, a sentence each
@@ -117,9 +118,12 @@ class Model {
   /// the fused engine; complete after select_species().
   virtual bool has_grade() const { return false; }
 
+  /// Whether atoms have charges (FusedEngine::has_charges()), so that evaluations need a box.
+  bool has_charges() const { return info_.screening > 0.0; }
+
   /// Energy, forces and virial. There must be at least one center.
   /// @param input  with all that it needs; virials of atoms only where has_atom_virial(), a grade
-  ///               only where has_grade()
+  ///               only where has_grade(), Born charges and a box only where has_charges()
   /// @throws TooManyNeighbors, std::runtime_error
   virtual const Evaluation &evaluate(const Input &input) = 0;
 

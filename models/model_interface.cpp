@@ -29,7 +29,8 @@ std::string described(const Model &model)
          ", \"description\": " + pwmlff::json_text(model.engine()) +
          ", \"passed_over\": " + pwmlff::json_text(model.passed_over()) +
          ", \"has_atom_virial\": " + pwmlff::json_truth(model.has_atom_virial()) +
-         ", \"has_grade\": " + pwmlff::json_truth(model.has_grade()) + "}";
+         ", \"has_grade\": " + pwmlff::json_truth(model.has_grade()) +
+         ", \"has_charges\": " + pwmlff::json_truth(model.has_charges()) + "}";
 }
 
 /// @return 0; 1 where TorchScript has to run and cannot; -1 for an error, of whose text the first
@@ -88,16 +89,18 @@ int pwmlff_set_neighbors(pwmlff_model *model, int ncenters, int nrows, const int
   });
 }
 
-int pwmlff_evaluate_model(pwmlff_model *model, const double *x, int nthreads,
+int pwmlff_evaluate_model(pwmlff_model *model, const double *x, const double *cell, int nthreads,
                           const pwmlff_results *results)
 {
   const ModelInfo &info = model->model->info();
   return done([&] {
     Neighbors &neighbors = model->neighbors;
+    neighbors.set_cell(cell);
     neighbors.update(x);
     Input input = neighbors.input(model->model->needs(), nthreads);
     input.want_atom_virial = results->atom_virial != nullptr;
     input.want_grade = results->gamma != nullptr;
+    input.want_born = results->born != nullptr;
     const Evaluation *found = nullptr;
     try {
       found = &model->model->evaluate(input);
@@ -114,5 +117,7 @@ int pwmlff_evaluate_model(pwmlff_model *model, const double *x, int nthreads,
     std::ranges::copy(found->virial, results->virial);
     if (results->atom_virial) std::copy_n(found->atom_virial, 6 * nrows, results->atom_virial);
     if (results->gamma) std::ranges::copy(neighbors.gamma(found), results->gamma);
+    if (results->charge) std::copy_n(found->charge, neighbors.ncenters(), results->charge);
+    if (results->born) std::copy_n(found->born, 9 * nrows, results->born);
   });
 }

@@ -32,7 +32,7 @@ void pwmlff_free_model(pwmlff_model *model);
 
 /// An object of JSON, valid as long as the model. Texts: name (of what evaluates it), description
 /// (one line for a log), passed_over (what does not evaluate it, and why; or empty). Truth values:
-/// has_atom_virial, has_grade.
+/// has_atom_virial, has_grade, has_charges.
 const char *pwmlff_describe_model(const pwmlff_model *model);
 
 /// A list of rows, of which the centers are the first; its arrays are copied.
@@ -53,10 +53,13 @@ struct pwmlff_results {
   double *virial;         // [9]
   double *atom_virial;    // [nrows, 6] or null
   double *gamma;          // [ncenters] 1 at the end of the training data; or null
+  double *charge;         // [ncenters] of a model that has them, or null
+  double *born;           // [nrows, 9] likewise
 };
 
 /// @param x  [nrows, 3] positions of the rows that were set last, at least one of them a center
+/// @param cell  [3, 3] edges of the box row by row; null where it is not periodic along all of them
 /// @return 0, or -1 for an error
-int pwmlff_evaluate_model(pwmlff_model *model, const double *x, int nthreads,
+int pwmlff_evaluate_model(pwmlff_model *model, const double *x, const double *cell, int nthreads,
                           const pwmlff_results *results);
 }

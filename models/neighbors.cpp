@@ -27,6 +27,7 @@ class Images : public pwmlff::RowExchange {
   void forward(float *rows, int width) override { copy(rows, width); }
   void reverse(double *rows, int width) override { add(rows, width); }
   void reverse(float *rows, int width) override { add(rows, width); }
+  void sum(double *, int) override {}    // this rank has them all
 
  private:
   template <class T> void copy(T *rows, int width) const
@@ -198,6 +199,12 @@ void Neighbors::update(const double *const *x)
   update(gathered.data());
 }
 
+void Neighbors::set_cell(const double *edges_)
+{
+  cell.reset();
+  if (edges_) std::copy_n(edges_, 9, cell.emplace().begin());
+}
+
 void Neighbors::update(const double *x) { set_positions(x, nullptr); }
 
 void Neighbors::follow(const double *x) { set_positions(nullptr, x); }
@@ -267,6 +274,7 @@ pwmlff::Input Neighbors::input(const Needs &needs, int nthreads, const std::vect
       other->take_over(*this, order);
     }
     other->set_exchange(exchange());
+    other->cell = cell;
     return other->input(needs, nthreads);
   }
   pwmlff::Input input;
@@ -282,6 +290,7 @@ pwmlff::Input Neighbors::input(const Needs &needs, int nthreads, const std::vect
   }
   if (needs.device) input.on_device = &gpu_list(needs.device, nthreads);
   if (needs.exchange_width > 0) input.exchange = exchange();
+  if (cell) input.cell = cell->data();
   if (needs.max_neighbor > 0) {
     Slots &made = slots[needs.max_neighbor];
     if (!made.current) fill(made, needs.max_neighbor, needs.cutoff);

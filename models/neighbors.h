@@ -18,10 +18,12 @@
 #include "core/evaluation.h"
 #include "core/gpu/gpu_neighbors.h"
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <optional>
 #include <vector>
 
 namespace pwmlff::models {
@@ -97,6 +99,10 @@ class Neighbors {
   /// @param exchange  outlives this object, or is replaced
   void set_exchange(pwmlff::RowExchange *exchange) { exchange_ = exchange; }
 
+  /// Take over the current box [3, 3], its edges row by row, for models with charges; null where
+  /// it is not periodic along all of them.
+  void set_cell(const double *cell);
+
   /// Take over the current positions, LAMMPS's [nall][3] or those of the rows [nrows, 3].
   void update(const double *const *x);
   void update(const double *x);
@@ -138,6 +144,7 @@ class Neighbors {
   std::vector<int> first_{0}, candidate_;
   double reach = 0.0;    // of a list that devices make; 0 where LAMMPS made one
   const double *x_ = nullptr, *x_on_device = nullptr;    // one of them
+  std::optional<std::array<double, 9>> cell;
   std::vector<double> gathered;    // [nrows, 3] positions where rows are not atoms
 
   /// Slots in use are filled anew, and those that were and no longer are cleared.

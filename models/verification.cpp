@@ -18,6 +18,7 @@
 namespace pwmlff::models {
 namespace {
 
+constexpr double BOX = 3.0;      // edge of a box, in units of the cutoff
 constexpr double FAR = 10.0;     // of the isolated atom, in units of the cutoff
 constexpr double REACH = 1.2;    // of lists, likewise
 constexpr double HALF = 0.5;     // of the atoms are centers, the others their surroundings
@@ -95,6 +96,11 @@ class Cluster {
                        firstneigh.data(), ~0},
                       species_of_type, static_cast<int>(present.size()), hops(info), true);
     neighbors.update(x.data());
+    // For charges, a box in which atoms have no images nearby: none is in their lists.
+    const double one = BOX * rc;
+    neighbors.set_cell(
+        std::array{one, 0.0, 0.0, 0.2 * one, 0.9 * one, 0.0, -0.1 * one, 0.3 * one, 1.1 * one}
+            .data());
   }
 
   const Evaluation &evaluate(Model &model)

@@ -116,8 +116,7 @@ Share share_of(const LAMMPS *lmp, const std::vector<int> &species_of_type)
 {
   const Atom *const atom = lmp->atom;
   const Domain *const domain = lmp->domain;
-  const double *const h = domain->h;
-  Share share{{{{h[0], 0.0, 0.0}, {h[5], h[1], 0.0}, {h[4], h[3], h[2]}}}, {}, {}, {}};
+  Share share{box_edges(*domain), {}, {}, {}};
   for (int d = 0; d < 3; ++d) {
     const double part = domain->triclinic ? domain->subhi_lamda[d] - domain->sublo_lamda[d]
                                           : (domain->subhi[d] - domain->sublo[d]) / domain->prd[d];
@@ -347,6 +346,13 @@ void check_heat_flux(LAMMPS *lmp, const Ensemble &models)
         "Pair style pwmlff: compute heat/flux '{}' is wrong for model '{}': with message passing "
         "the energy of an atom depends on more than its cutoff, which no compute of LAMMPS has",
         name, models.front()->info().file);
+  for (const auto &model : models)
+    if (model->has_charges())
+      lmp->error->warning(
+          FLERR,
+          "Pair style pwmlff: compute heat/flux '{}' is wrong for model '{}': with charges the "
+          "energy of an atom depends on all atoms, which no compute of LAMMPS has",
+          name, model->info().file);
   std::string even, centroid;    // IDs; it does not say which one it takes
   for (const Compute *const compute : lmp->modify->get_compute_list()) {
     if (compute->pressatomflag == 0) continue;

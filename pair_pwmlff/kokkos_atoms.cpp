@@ -82,6 +82,8 @@ class Atoms : public KokkosAtoms {
     lmp->atomKK->sync(Device, F_MASK);
   }
 
+  void charges_changed() override { lmp->atomKK->modified(Host, Q_MASK); }
+
   void take_list(Pair *pair) override { lmp->neighbor->find_request(pair)->set_kokkos_device(1); }
 
   void show_list(NeighList *list, pwmlff::models::LocalAtoms &atoms) override

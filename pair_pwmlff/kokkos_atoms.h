@@ -56,6 +56,9 @@ class KokkosAtoms {
   /// Bring forces back from there, which were changed.
   virtual void forces_from_host() = 0;
 
+  /// Charges on the host were changed.
+  virtual void charges_changed() = 0;
+
   /// Tell LAMMPS what the pair style reads and changes of atoms.
   virtual void announce(LAMMPS_NS::Pair *pair) const = 0;
 

@@ -197,6 +197,12 @@ bool NeighborSource::leaves_out_bonded() const
   return !on_all_ranks(world, !found);
 }
 
+std::array<std::array<double, 3>, 3> box_edges(const Domain &domain)
+{
+  const double *const h = domain.h;
+  return {{{h[0], 0.0, 0.0}, {h[5], h[1], 0.0}, {h[4], h[3], h[2]}}};
+}
+
 // Have LAMMPS make the list that it makes on demand.
 void NeighborSource::build_occasional(NeighList *list) const
 {
@@ -247,6 +253,8 @@ void NeighborSource::refresh(NeighList *list, const Ensemble &models,
     valid = true;
     ++nlists;
   }
+  const auto edges = box_edges(*domain);
+  neighbors.set_cell(domain->nonperiodic ? nullptr : edges[0].data());
   if (is_resident()) neighbors.follow(kokkos->positions());
   else neighbors.update(atom->x);
 }

@@ -90,6 +90,8 @@ void PairPWMLFF::reset(Settings with)
   guard.reset();
   extrapolation = std::make_unique<Extrapolation>(lmp, options.gamma);
   budget = std::make_unique<GraphBudget>(lmp);
+  charges.reset();
+  mesh.reset();
   // The sample of a check and the pairs of a guard are parts of LAMMPS's list.
   source = std::make_unique<NeighborSource>(
       lmp, options.lammps_list || options.check > 0 || options.min_distance, kokkos.get());
@@ -166,6 +168,15 @@ void PairPWMLFF::load(const std::vector<std::string> &files)
     error->all(FLERR,
                "Pair style pwmlff: pair_style has the keyword temperature, but no model has the "
                "temperature as a descriptor; leave it out");
+  if (std::ranges::any_of(models, [](const auto &model) { return model->has_charges(); })) {
+    charges = std::make_unique<AtomCharges>(lmp);
+    mesh = std::make_unique<CoulombMesh>(lmp, options.reciprocal);
+    ewaldflag = pppmflag = 1;    // a hybrid style asks for it before a run
+  } else if (options.reciprocal.asked) {
+    error->all(FLERR,
+               "Pair style pwmlff: pair_style has the keyword kspace, but no model has charges; "
+               "leave it out");
+  }
   cutoff = models.front()->info().cutoff;
   nmodels = static_cast<int>(models.size());
 }
@@ -223,7 +234,8 @@ void PairPWMLFF::log_models()
   const std::string idle_because = on_gpu ? "" : "engine " + models.front()->engine();
   const DeviceReport devices = report_devices(world, device, idle_because, comm->nthreads);
   if (comm->me != 0) return;
-  utils::logmesg(lmp, summary(models, style, species_of_type, options) + devices.table);
+  utils::logmesg(lmp, summary(models, style, species_of_type, options) +
+                          (mesh ? mesh->description() : "") + devices.table);
   for (const auto &model : models)
     for (const auto &warning : model->info().warnings)
       error->warning(FLERR, "Pair style pwmlff: model '{}': {}", model->info().file, warning);
@@ -389,6 +401,17 @@ void PairPWMLFF::refuse_probes() const
                  found->id, found->style);
 }
 
+// What charges need of the input.
+void PairPWMLFF::init_charges()
+{
+  if (!charges) return;
+  mesh->init(this, models);
+  if (check)
+    error->all(FLERR,
+               "Pair style pwmlff: the keyword check evaluates a part of the atoms once more, but "
+               "energies of charges depend on all of them; leave it out");
+}
+
 void PairPWMLFF::init_style()
 {
   if (kokkos) kokkos->all_to_host();
@@ -414,6 +437,7 @@ void PairPWMLFF::init_style()
                "Pair style pwmlff: message passing over several ranks needs lists of ghosts, which "
                "LAMMPS does not make with neighbor multi; use neighbor bin, or one rank");
   check_heat_flux(lmp, models);
+  init_charges();
   if (has_torch) torch_part().set_num_threads(comm->nthreads);
 
   if (recorder) {
@@ -434,7 +458,7 @@ void PairPWMLFF::init_style()
                models.front()->engine());
   budget->init(!logged);
   if (!logged) log_models();
-  halo.init(std::max(exchange_width(models), has_grade ? 1 : 0));
+  halo.init(std::max({exchange_width(models), has_grade ? 1 : 0, charges ? 9 : 0}));
   supervision->init();
   source->request(this, models);    // last: after an error it would stay, and outlive this style
   // What LAMMPS brings to where compute() works, and takes as changed after it.
@@ -510,6 +534,10 @@ const Evaluation &PairPWMLFF::evaluate(int model, const Wanted &wanted)
     input.want_atom_virial = drives && vflag_atom;
     input.want_centroid_virial = drives && cvflag_atom;
     input.want_grade = wanted.grade && model == 0;
+    if (m.has_charges()) {
+      input.want_born = drives && charges->wants_born();
+      input.reciprocal = mesh->solver();
+    }
     if (drives) input.force_on_device = wanted.forces;
     input.force_factor = wanted.weight * energy_unit;
     input.want_rows = wanted.rows || !wanted.forces;
@@ -670,6 +698,10 @@ void PairPWMLFF::compute_there(int eflag, int vflag)
       has_grade && (gamma_flag || options.gamma || (options.watches_gamma() && asked));
   if (want_grade || exchange_width(models) > 0) halo.take(source->get().atom());
   source->get().set_exchange(&halo);
+  if (charges) {
+    charges->clear();
+    mesh->take(source->get().atom());
+  }
 
   or_stop_rank([&] {
     if (!budget->look(models, source->get(), comm->nthreads)) return;
@@ -702,8 +734,11 @@ void PairPWMLFF::compute_there(int eflag, int vflag)
         extrapolation->take(models.front()->info(), neighbors, result, asked || gamma_flag);
       });
     if (result && (model == 0 || mean)) tally(*result, wanted);
+    if (models[model]->has_charges() && (model == 0 || mean))
+      charges->add(source->get(), result, 1.0 / (mean ? nmodels : 1), halo);
     if (deviation) recorder->store(model, neighbors, result, energy_unit);
   }
+  if (charges && charges->show(source->get()) && kokkos) kokkos->charges_changed();
   if (wants_atom_energy) atom_energy_step = update->ntimestep;
   if (deviation) recorder->compare(this, neighbors);
   take_deviation(want_grade && asked);
@@ -766,6 +801,9 @@ void *PairPWMLFF::extract(const char *name, int &dim)
   if (asked == "cutoff") return models.empty() ? nullptr : &cutoff;
   if (asked == "nmodels") return models.empty() ? nullptr : &nmodels;
   if (asked == "energy_flag") return &energy_flag;
+  if (charges && asked == "cut_coul") return &cutoff;
+  if (charges && asked == "charge_flag") return &charge_flag;
+  if (charges && asked == "born_flag") return &born_flag;
   if (has_grade && asked == "gamma_flag") return &gamma_flag;
   if (recorder && asked == "force_deviation_flag") return &force_deviation_flag;
   if (recorder && asked == "energy_deviation_flag") return &energy_deviation_flag;
@@ -783,6 +821,12 @@ void *PairPWMLFF::extract_peratom(const char *name, int &ncol)
   if (recorder && asked == "force_deviation") return recorder->force_deviation();
   if (recorder && asked == "energy_deviation") return recorder->energy_deviation();
   if (asked == "gamma") return extrapolation->of_this_step();
+  if (charges && asked == "charge") return charges->charge();
+  if (charges && asked == "born") {
+    ncol = 9;
+    charges->want_born();    // from the next evaluation on
+    return static_cast<void *>(charges->born());
+  }
   if (asked != "energy") return nullptr;
   wants_atom_energy = true;    // from the next evaluation on
   const bool is_current =
@@ -797,6 +841,7 @@ double PairPWMLFF::memory_usage()
   if (allocated) bytes += n * n * (sizeof(int) + 3 * sizeof(double));
   if (recorder) bytes += recorder->memory_usage();
   bytes += extrapolation->memory_usage();
+  if (charges) bytes += charges->memory_usage();
   for (const auto &model : models) bytes += model->info().nparameters * sizeof(double);
   return bytes + atom_energy.capacity() * sizeof(double);
 }

@@ -4,7 +4,9 @@
 
 #pragma once
 
+#include "atom_charges.h"
 #include "calibration.h"
+#include "coulomb_mesh.h"
 #include "deviation_recorder.h"
 #include "distance_guard.h"
 #include "engine_check.h"
@@ -52,9 +54,9 @@ class PairPWMLFF : public Pair {
   int pack_reverse_comm(int n, int first, double *buf) override;
   void unpack_reverse_comm(int n, int *list, double *buf) override;
 
-  /// Scalars: "cutoff" (double, of the models; a copy), "nmodels" (int), and for fix pair the flags
-  /// (int)
-  /// "energy_flag", "gamma_flag", "force_deviation_flag" and "energy_deviation_flag": where one of
+  /// Scalars: "cutoff" (double, of the models; a copy), of models with charges "cut_coul" for
+  /// kspace styles, "nmodels" (int), and for fix pair the flags (int) "energy_flag", "charge_flag",
+  /// "born_flag", "gamma_flag", "force_deviation_flag" and "energy_deviation_flag": where one of
   /// the last two is 1, the models are compared at the next evaluation whatever out_freq is. The
   /// flags live as long as this object. Matrix: "scale" [ntypes+1, ntypes+1] of energies and
   /// forces, for fix adapt and compute ti; the same for all types that an element is mapped to.
@@ -62,6 +64,7 @@ class PairPWMLFF : public Pair {
   void *extract(const char *name, int &dim) override;
 
   /// [nlocal] in LAMMPS's units: "energy" of each atom at the last evaluation, by what drives;
+  /// likewise "charge" and "born", the latter [nlocal][9] (AtomCharges);
   /// "force_deviation" and "energy_deviation" (DeviationRecorder); "gamma", the first
   /// model's extrapolation grade (Extrapolation), where gamma_flag or the keyword asked for it.
   /// @return null for another name, or where it has not been computed on this step
@@ -91,6 +94,8 @@ class PairPWMLFF : public Pair {
   std::unique_ptr<pair_pwmlff::DistanceGuard> guard;           // likewise
   std::unique_ptr<pair_pwmlff::Extrapolation> extrapolation;
   std::unique_ptr<pair_pwmlff::GraphBudget> budget;
+  std::unique_ptr<pair_pwmlff::AtomCharges> charges;    // of models that have them
+  std::unique_ptr<pair_pwmlff::CoulombMesh> mesh;
   std::unique_ptr<pair_pwmlff::Supervision> supervision;
 
   // From pair_coeff.
@@ -106,7 +111,8 @@ class PairPWMLFF : public Pair {
   int nmodels = 0;
   double **scale = nullptr;              // [ntypes+1, ntypes+1]
   std::array<double, 6> deviations{};    // of compute pair: take_deviation()
-  int energy_flag = 0, gamma_flag = 0, force_deviation_flag = 0, energy_deviation_flag = 0;
+  int energy_flag = 0, charge_flag = 0, born_flag = 0, gamma_flag = 0, force_deviation_flag = 0,
+      energy_deviation_flag = 0;
   bool wants_atom_energy = false;
   std::vector<double> atom_energy;    // [nlocal]
   bigint atom_energy_step = -1;
@@ -124,6 +130,7 @@ class PairPWMLFF : public Pair {
   void log_models();
   std::string kokkos_line() const;
   void refuse_probes() const;
+  void init_charges();
   std::string device_label() const;
   [[noreturn]] void stop_rank(const std::string &text);
   template <typename Work> void or_stop_rank(Work &&work);

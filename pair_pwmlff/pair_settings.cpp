@@ -20,10 +20,12 @@ using namespace LAMMPS_NS;
 namespace pair_pwmlff {
 namespace {
 
-constexpr std::array<std::string_view, 18> KEYWORDS = {
-    "out_freq",  "out_file",    "out_append", "engine",       "precision",   "device",
-    "neighbors", "temperature", "out_format", "out_header",   "atomic",      "relative",
-    "drive",     "capture",     "check",      "min_distance", "calibration", "gamma"};
+// kspace_method, pppm_mesh and pppm_spacing are MatPL's.
+constexpr std::array<std::string_view, 23> KEYWORDS = {
+    "out_freq",        "out_file",    "out_append", "engine",       "precision",    "device",
+    "neighbors",       "temperature", "out_format", "out_header",   "atomic",       "relative",
+    "drive",           "capture",     "check",      "min_distance", "calibration",  "gamma",
+    "kspace_accuracy", "kspace",      "pppm_mesh",  "pppm_spacing", "kspace_method"};
 
 bool is_keyword(const std::string &word)
 {
@@ -103,6 +105,25 @@ int set_gamma(LAMMPS *lmp, Settings &settings, int narg, char **arg)
   return 2;
 }
 
+// pppm_mesh power2|friendly|NX NY NZ; returns how many words it took.
+int set_mesh(LAMMPS *lmp, Settings &settings, int narg, char **arg)
+{
+  if (narg < 1) utils::missing_cmd_args(FLERR, "pair_style pwmlff pppm_mesh", lmp->error);
+  const std::string_view word = arg[0];
+  if (word == "power2" || word == "friendly") return 1;    // LAMMPS has rules of its own
+  if (narg < 3) utils::missing_cmd_args(FLERR, "pair_style pwmlff pppm_mesh", lmp->error);
+  for (int d = 0; d < 3; ++d) settings.reciprocal.mesh[d] = at_least_one(lmp, "pppm_mesh", arg[d]);
+  return 3;
+}
+
+double above_zero(LAMMPS *lmp, const std::string &keyword, const std::string &value)
+{
+  const double number = utils::numeric(FLERR, value, false, lmp);
+  if (!(number > 0.0))
+    lmp->error->all(FLERR, "Pair style pwmlff: {} is {}, expected more than 0", keyword, value);
+  return number;
+}
+
 void set(LAMMPS *lmp, Settings &settings, const std::string &keyword, const std::string &value)
 try {
   Error *const error = lmp->error;
@@ -129,6 +150,13 @@ try {
     if (!(settings.relative > 0.0))
       error->all(FLERR, "Pair style pwmlff: relative is {}, expected a force of more than 0",
                  value);
+  } else if (keyword == "kspace" || keyword == "kspace_method") {
+    settings.reciprocal.pppm = choose(lmp, keyword, value, "ewald", "pppm");
+    settings.reciprocal.asked = true;
+  } else if (keyword == "kspace_accuracy") {
+    settings.reciprocal.accuracy = above_zero(lmp, keyword, value);
+  } else if (keyword == "pppm_spacing") {
+    above_zero(lmp, keyword, value);    // the accuracy tells the mesh
   } else if (keyword == "drive") {
     settings.mean_drives = choose(lmp, keyword, value, "first", "mean");
   } else if (keyword == "engine") {
@@ -179,15 +207,6 @@ Settings parse_settings(LAMMPS *lmp, const std::string &style, int narg, char **
   while (iarg < narg && !is_keyword(arg[iarg]) &&
          (!nmodels || static_cast<int>(settings.files.size()) < *nmodels))
     settings.files.emplace_back(arg[iarg++]);
-  // A word of MatPL behind its files; a file of that name is ./kspace.
-  for (int k = iarg - static_cast<int>(settings.files.size()); k <= iarg && k < narg; ++k)
-    if (!settings.files.empty() && std::string_view(arg[k]) == "kspace")
-      error->all(
-          FLERR,
-          "Pair style {}: found 'kspace', MatPL's word for models with charges, expected "
-          "models without: energies of charges are not local and are not evaluated; run such "
-          "a model with GPUMD or MatPL, or leave the word out",
-          style);
   const int found = static_cast<int>(settings.files.size());
   settings.file_in_coeff = found == 0 && is_nep_cpu(style);
   if (found == 0 && !settings.file_in_coeff)
@@ -214,6 +233,7 @@ Settings parse_settings(LAMMPS *lmp, const std::string &style, int narg, char **
     const auto of_several = keyword == "capture"        ? set_capture
                             : keyword == "min_distance" ? set_min_distance
                             : keyword == "gamma"        ? set_gamma
+                            : keyword == "pppm_mesh"    ? set_mesh
                                                         : nullptr;
     if (of_several) {
       iarg += 1 + of_several(lmp, settings, narg - iarg - 1, arg + iarg + 1);

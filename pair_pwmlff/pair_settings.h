@@ -7,6 +7,7 @@
 #include "models/model.h"
 #include "placement/device_mapping.h"
 
+#include <array>
 #include <optional>
 #include <string>
 #include <vector>
@@ -41,6 +42,14 @@ struct GradeLimit {
   bool stop = false;    // end the run, else warn
 };
 
+/// How the reciprocal part of a Coulomb energy is found, where the input has no kspace_style.
+struct Reciprocal {
+  bool asked = false;           // whether the line says anything of it
+  bool pppm = false;            // by a mesh of LAMMPS, else by Ewald's sum
+  double accuracy = 1e-5;       // of the mesh, as kspace_style has it
+  std::array<int, 3> mesh{};    // its points; 0 for as many as the accuracy wants
+};
+
 /// pair_style pwmlff [N] file ... keyword value ..., with the defaults of the keywords.
 struct Settings {
   std::vector<std::string> files;
@@ -61,6 +70,7 @@ struct Settings {
   std::optional<Capture> capture;
   std::optional<MinDistance> min_distance;
   std::optional<GradeLimit> gamma;
+  Reciprocal reciprocal;
   int check = 0;    // steps between comparisons of engines with float64; 0 for none
 
   /// Whether gamma is wanted on each step, for a limit or for the calibration of one model.

@@ -32,6 +32,18 @@ HEADS = {
     "zbl by table": f"nep5_zbl 2 O Hf|zbl 0 0|cutoff 5 4|{_SMALL}",
 }
 
+#: The same with charges, which want a crystal.
+CHARGED = {
+    "charge 1": f"nep4_charge1 2 O Hf|cutoff 5 4 100 50|{_SMALL}",
+    "charge 2, five": f"nep5_charge2 2 O Hf|cutoff 5 4|{_SMALL}",
+    "charge 2, zbl": f"nep4_zbl_charge2 2 O Hf|zbl 1.2 3.1|cutoff 5 4|{_SMALL}",
+    "charge 1, cutoffs by element": f"nep4_charge1 2 O Hf|cutoff 5 3.5 4 4 9 9|{_SMALL}",
+    "charge 1, angular beyond": "nep5_zbl_charge1 1 Si|zbl 1 2|cutoff 4 5|n_max 1 1|"
+    "basis_size 3 3|l_max 2 1 0|ANN 4 0",
+    "charge 2, no angular part": "nep4_charge2 1 Si|cutoff 5 4|n_max 3 0|basis_size 3 0|"
+    "l_max 0 0 0|ANN 6 0",
+}
+
 #: Inner, outer and a, b of four terms of O-O, O-Hf and Hf-Hf.
 ZBL_TABLE = [
     [0.8, 2.6, 0.2, 3.1, 0.5, 0.9, 0.3, 0.4, 0.03, 0.2],
@@ -62,7 +74,10 @@ def random_text(head: str, seed: int = 1) -> bytes:
             numbers += list(rng.normal(0, shape[1] ** -0.5, prod(shape)))
             numbers += list(rng.normal(0, 0.5, shape[0]))
         numbers += list(rng.normal(0, 0.5, layers[-1]))
+        if "charge" in first[0]:
+            numbers += list(rng.normal(0, 1.0, layers[-1]))
         numbers += [rng.normal(0, 2)] * (version == 5)
+    numbers += [rng.uniform(1, 2)] * ("charge" in first[0])
     numbers += [rng.normal(0, 2)]
     numbers += list(rng.normal(0, 0.5, nspecies**2 * (radial + angular)))
     numbers += list(rng.uniform(0.2, 0.6, width))

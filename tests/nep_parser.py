@@ -81,7 +81,7 @@ def parse_nep(text: bytes) -> Nep:
         ValueError: it is damaged or no local potential; the text has the line.
     """
     lines = _Lines(text.removeprefix(codecs.BOM_UTF8))
-    version, has_zbl, temperature, elements = _first_line(lines)
+    version, has_zbl, temperature, mode, elements = _first_line(lines)
     s = len(elements)
     zbl_line = _zbl_line(lines) if has_zbl else ()
     values = lines.values("cutoff", "RADIAL ANGULAR ..", (2, 4, 7, 2 * s + 2))
@@ -110,12 +110,14 @@ def parse_nep(text: bytes) -> Nep:
     )
     neurons = lines.values("ANN", "NEURONS NEURONS", (2,))
     hidden = lines.integers(neurons[:1], 1, 10000) + lines.integers(neurons[1:], 0, 10000)
+    if mode and hidden[1]:
+        raise lines.error("one hidden layer with charges")
 
     width = nradial + nangular * (l_max + len(invariants)) + temperature
     shapes: list[tuple[int, ...]] = []
     for n, m in pairwise([width, *(h for h in hidden if h)]):
         shapes += [(m, n), (m,)]
-    shapes += [shapes[-1], *[()] * (version == 5)]
+    shapes += [shapes[-1]] * (2 if mode else 1) + [()] * (version == 5)
     networks = 1 if version == 3 else s
     angular_shape = (nangular, kangular, s, s)
 
@@ -124,7 +126,7 @@ def parse_nep(text: bytes) -> Nep:
     begin = lines.current + 1
     numbers = lines.numbers()
     most = networks * sum(map(prod, shapes)) + 1 + nradial * kradial * s * s + prod(angular_shape)
-    most += width + of_zbl
+    most += width + of_zbl + bool(mode)
     allowed = {most: (1, angular_shape)}
     if not l_max and not invariants:
         allowed[most - prod(angular_shape)] = (1, (0, kangular, s, s))
@@ -144,8 +146,10 @@ def parse_nep(text: bytes) -> Nep:
     parts = [[take(*shape) for shape in shapes] for _ in range(networks)] * (s // networks)
     stacked = [np.stack(arrays) for arrays in zip(*parts, strict=True)]
     shift = -stacked.pop() if version == 5 else np.zeros(s)
+    charge = stacked.pop() if mode else None
     last = stacked.pop()
     layers = tuple((w, -b) for w, b in zip(stacked[::2], stacked[1::2], strict=True))
+    root_epsilon = float(take()) if mode else 1.0
     shift = shift - take(biases)
     c_radial = take(nradial, kradial, s, s).transpose(2, 3, 0, 1)
     c_angular = np.zeros((s, s, nangular, kangular))
@@ -160,17 +164,17 @@ def parse_nep(text: bytes) -> Nep:
                 raise lines.error("0 <= inner < outer <= 100 in the table of ZBL, or 0 and 0")
     return Nep(
         elements, cut_radial, cut_angular, l_max, invariants, temperature, layers, last, shift,
-        c_radial, c_angular, q_scaler, zbl, zbl_line, neighbors,
+        c_radial, c_angular, q_scaler, zbl, zbl_line, neighbors, mode, charge, root_epsilon,
     )  # fmt: skip
 
 
-def _first_line(lines: _Lines) -> tuple[int, bool, bool, tuple[int, ...]]:
-    """The version, whether there is ZBL and a temperature, and atomic numbers."""
+def _first_line(lines: _Lines) -> tuple[int, bool, bool, int, tuple[int, ...]]:
+    """The version, whether there is ZBL and a temperature, the charge mode, atomic numbers."""
     first, count, *symbols = [*lines.words(), b"", b""]
-    form = re.fullmatch(rb"nep([345])(_zbl)?(_temperature)?(_zbl)?", first)
-    if form is None or (form[2] and form[4]):
+    form = re.fullmatch(rb"nep([345])(_zbl)?(_temperature)?(_zbl)?(?:_charge([12]))?", first)
+    if form is None or (form[2] and form[4]) or (form[5] and (form[1] == b"3" or form[3])):
         raise lines.error(
-            "nep3, nep4 or nep5, with _zbl or _temperature: other kinds of NEP are no local "
+            "nep3, nep4 or nep5, with _zbl or _temperature or charges: other kinds of NEP are no "
             "potentials"
         )
     symbols = [symbol for symbol in symbols if symbol]
@@ -178,7 +182,8 @@ def _first_line(lines: _Lines) -> tuple[int, bool, bool, tuple[int, ...]]:
     n = int(count) if re.fullmatch(rb"[+-]?\d+", count) else 0
     if not n or n != len(elements) or 0 in elements or len(set(elements)) != n:
         raise lines.error("the number of elements and as many different symbols")
-    return int(form[1]), bool(form[2] or form[4]), bool(form[3]), elements
+    mode = int(form[5] or 0)
+    return int(form[1]), bool(form[2] or form[4]), bool(form[3]), mode, elements
 
 
 def _zbl_line(lines: _Lines) -> tuple[float, ...]:

@@ -6,6 +6,7 @@
 #include "device.h"
 #include "virial_terms.h"
 
+#include <string>
 #include <utility>
 
 namespace pwmlff {
@@ -16,14 +17,15 @@ RowSums::RowSums(const Input &input, double *memory) : force(memory)
   memory += 3 * nrows;
   if (input.want_atom_virial) atom_virial = memory, memory += 6 * nrows;
   if (input.want_centroid_virial) centroid_virial = memory, memory += 9 * nrows;
-  if (input.want_grade) near_square = memory, near_weight = memory + nrows;
+  if (input.want_grade) near_square = memory, near_weight = memory + nrows, memory += 2 * nrows;
+  if (input.want_born) born = memory;
 }
 
 std::size_t RowSums::size(const Input &input)
 {
   return static_cast<std::size_t>(input.nrows) *
          (3 + (input.want_atom_virial ? 6 : 0) + (input.want_centroid_virial ? 9 : 0) +
-          (input.want_grade ? 2 : 0));
+          (input.want_grade ? 2 : 0) + (input.want_born ? 9 : 0));
 }
 
 std::array<double, 9> in_order_of_lammps(const double *matrix)
@@ -33,12 +35,26 @@ std::array<double, 9> in_order_of_lammps(const double *matrix)
   return result;
 }
 
+void require_box(const Input &input)
+{
+  if (!input.cell && !input.reciprocal)
+    throw std::invalid_argument("a model with charges was given no box, expected one that is "
+                                "periodic along all three edges");
+  if (!input.exchange && input.nrows > input.ncenters)
+    throw std::invalid_argument(
+        "a model with charges was given " + std::to_string(input.nrows) + " rows and " +
+        std::to_string(input.ncenters) +
+        " centers without an exchange between them, expected centers alone");
+}
+
 FusedEngine::FusedEngine(std::shared_ptr<Device> device) :
     device_(std::move(device)), processor_(device_ ? device_->name() : instruction_set_name())
 {
 }
 
 RowExchange::~RowExchange() = default;
+
+ReciprocalSolver::~ReciprocalSolver() = default;
 
 FusedEngine::~FusedEngine() = default;
 

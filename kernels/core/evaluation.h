@@ -9,6 +9,8 @@
 //   atom_virial: each term of that sum half to i and half to j, as LAMMPS's compute stress/atom
 //   centroid_virial: each term to j, where E_i depends on the position of j
 //     (Fan et al. 2015, doi:10.1103/PhysRevB.92.094301)
+//   of an energy in reciprocal space both have the part of an atom that adds up to the whole, as
+//     LAMMPS's kspace styles
 // Components of virials are in LAMMPS's order, xx yy zz xy xz yz yx zx zy; six are the first six.
 
 #pragma once
@@ -40,6 +42,24 @@ class PWMLFF_KERNELS_API RowExchange {
   /// Add the other rows to those of their centers.
   virtual void reverse(double *rows, int width) = 0;
   virtual void reverse(float *rows, int width) = 0;
+  /// Add numbers [n] of all ranks up.
+  virtual void sum(double *numbers, int n) = 0;
+};
+
+struct Input;
+
+/// What finds the reciprocal part of a Coulomb energy in the place of an engine, as a mesh does.
+class PWMLFF_KERNELS_API ReciprocalSolver {
+ public:
+  virtual ~ReciprocalSolver();
+  /// Collective: all ranks call it together.
+  /// @param charge       [ncenters] e; 0 of centers that take no part; they add up to 0
+  /// @param potential    [ncenters] out, V: derivatives of the energy by them
+  /// @param field        [ncenters, 3] out, V/angstrom: less its derivatives at fixed charges
+  /// @param virial       [6] out, eV; those of all ranks add up to the whole
+  /// @param atom_virial  [ncenters, 6] out, or null
+  virtual void solve(const Input &input, const double *charge, double *potential, double *field,
+                     double *virial, double *atom_virial) = 0;
 };
 
 /// Rows are atoms; the first ncenters of them are those whose energies are wanted.
@@ -58,6 +78,12 @@ struct Input {
   double temperature = 0.0;    // K, for models that have it as a descriptor
   bool want_atom_virial = false, want_centroid_virial = false;
   bool want_grade = false;    // where FusedEngine::has_grade()
+  bool want_born = false;     // where FusedEngine::has_charges()
+  /// [3, 3] edges of a box that is periodic along all of them, row by row, for engines with
+  /// charges; else null.
+  const double *cell = nullptr;
+  /// For them likewise; null where the engine finds the reciprocal part itself, which needs a cell.
+  ReciprocalSolver *reciprocal = nullptr;
   /// For engines that pass messages between rows; null where all rows are centers.
   RowExchange *exchange = nullptr;
 
@@ -98,6 +124,9 @@ struct RowSums {
   /// of w over all rows. The root of the first over the second, once other rows are added to those
   /// of their centers, is gamma (python/pwmlff/train/extrapolation.py).
   double *near_square = nullptr, *near_weight = nullptr;
+  /// [nrows, 9] or null, e: derivatives of the dipole moment (row by row its component, then that
+  /// of the position), once other rows are added to those of their centers.
+  double *born = nullptr;
 
   RowSums() = default;
   /// @param memory size(input) numbers
@@ -112,11 +141,18 @@ struct Evaluation : RowSums {
   std::array<double, 9> virial{};
   const double *grade =
       nullptr;    // [ncenters] each alone (families/dp/network.h); null where not wanted
+  /// [ncenters] e, and V: the derivative of the energy by the charge at fixed positions, less its
+  /// mean over the box. Null where FusedEngine::has_charges() is false.
+  const double *charge = nullptr, *potential = nullptr;
   bool known_finite = false;    // energies of atoms and forces, which the engine has looked at
 };
 
 /// The components of a matrix [3, 3], row by row, in the order of an Evaluation.
 PWMLFF_KERNELS_API std::array<double, 9> in_order_of_lammps(const double *matrix);
+
+/// @throws std::invalid_argument where charges cannot be evaluated: without a box, or with rows of
+///         which nobody knows the charges
+PWMLFF_KERNELS_API void require_box(const Input &input);
 
 /// This project's own code for a model, on the CPU or on a device.
 class PWMLFF_KERNELS_API FusedEngine {
@@ -141,6 +177,9 @@ class PWMLFF_KERNELS_API FusedEngine {
   int exchange_width() const { return exchange_width_; }
   /// Whether the model says how far atoms are from its training data.
   bool has_grade() const { return has_grade_; }
+  /// Whether atoms have charges. Their energies depend on all atoms of the box, so all ranks
+  /// evaluate together, with Input::cell and, where there are several, Input::exchange.
+  bool has_charges() const { return has_charges_; }
 
  protected:
   /// @param device null for the CPU
@@ -150,7 +189,7 @@ class PWMLFF_KERNELS_API FusedEngine {
   std::string processor_;
   std::size_t table_bytes_ = 0;
   std::array<double, 2> table_error_{};
-  bool has_grade_ = false;
+  bool has_grade_ = false, has_charges_ = false;
   int exchange_width_ = 0;
 };
 

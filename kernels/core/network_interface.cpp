@@ -50,6 +50,7 @@ std::string described(const NetworkInfo &info, const std::string &family)
          ", \"atom_type\": " + json_list(info.atom_type, integer_text) +
          ", \"cutoff\": " + number(info.cutoff) +
          ", \"nparameters\": " + std::to_string(info.nparameters) +
+         ", \"has_charges\": " + json_truth(info.screening > 0.0) +
          ", \"takes_temperature\": " + json_truth(info.takes_temperature) +
          ", \"without_data\": " + json_list(info.without_data, integer_text) +
          ", \"warnings\": " + json_list(info.warnings, json_text) + "}";

@@ -11,6 +11,7 @@
 
 #pragma once
 
+#include "coulomb.h"
 #include "half_cosine.h"
 
 #include <math.h>
@@ -37,12 +38,11 @@ constexpr double UNIVERSAL_A[4] = {0.18175, 0.50986, 0.28022, 0.02817},
 inline ZblPair zbl_pair(int z1, int z2, double inner, double outer, double reach,
                         const double *a = UNIVERSAL_A, const double *b = UNIVERSAL_B)
 {
-  constexpr double coulomb = 14.399645;                    // e^2/(4 pi epsilon_0), as in GPUMD
   constexpr double inverse_screening_length = 2.134563;    // 1/angstrom, as in GPUMD
   const double scale = inverse_screening_length * (pow(z1, 0.23) + pow(z2, 0.23));
   ZblPair result{inner, outer, std::min(outer, reach), {}, {}};
   for (int k = 0; k < 4; ++k) {
-    result.amplitude[k] = coulomb * z1 * z2 * a[k];
+    result.amplitude[k] = COULOMB * z1 * z2 * a[k];
     result.decay[k] = scale * b[k];
   }
   return result;

@@ -63,8 +63,10 @@ class _Options(ctypes.Structure):
 class _Results(ctypes.Structure):
     _fields_ = tuple(
         (name, ctypes.c_void_p)
-        for name in ("energy", "atom_energy", "force", "virial", "atom_virial", "gamma")
-    )
+        for name in (
+            "energy", "atom_energy", "force", "virial", "atom_virial", "gamma", "charge", "born"
+        )
+    )  # fmt: skip
 
 
 class _EngineSettings(ctypes.Structure):
@@ -137,8 +139,8 @@ class ModelHandle:
         gpu_demanded: an error rather than the CPU instead.
 
     Attributes:
-        facts: of what evaluates it `name`, `description`, `passed_over`, `has_atom_virial` and
-            `has_grade`.
+        facts: of what evaluates it `name`, `description`, `passed_over`, `has_atom_virial`,
+            `has_grade` and `has_charges`.
 
     Raises:
         ValueError: the file is damaged, or what is asked for cannot run it.
@@ -199,30 +201,52 @@ class ModelHandle:
         _call("set_neighbors", self._handle, *sizes, *arrays)
 
     def evaluate(
-        self, x: np.ndarray, nthreads: int, atom_virial: bool, gamma: bool
-    ) -> tuple[float, np.ndarray, np.ndarray, np.ndarray, np.ndarray | None, np.ndarray | None]:
+        self,
+        x: np.ndarray,
+        cell: np.ndarray | None,
+        nthreads: int,
+        atom_virial: bool,
+        gamma: bool,
+        born: bool,
+    ) -> ModelResult:
         """Evaluate the rows that were set last, at least one of them a center.
 
         Args:
             x: [nrows, 3] positions.
+            cell: [3, 3] of a box that is periodic along all its edges; None for another one.
             nthreads: of the CPU.
-            atom_virial, gamma: whether they are wanted, of a model that has them.
-
-        Returns:
-            Energy of all centers; energies [ncenters]; forces [nrows, 3], of a model with edges all
-            on centers; virial [9] xx yy zz xy xz yz yx zx zy; virials of rows [nrows, 6]; gamma
-            [ncenters]. None for the last two where they are not wanted.
+            atom_virial, gamma, born: whether they are wanted, of a model that has them.
         """
         n, ncenters = self._nrows, self._ncenters
-        energy, energies, forces = np.empty(1), np.empty(ncenters), np.empty((n, 3))
-        virial = np.empty(9)
-        virials = np.empty((n, 6)) if atom_virial else None
-        grades = np.empty(ncenters) if gamma else None
-        arrays = energy, energies, forces, virial, virials, grades
-        results = _Results(*(None if array is None else array.ctypes.data for array in arrays))
+        has_charges = self.facts["has_charges"]
+        values = ModelResult(
+            np.empty(1),
+            np.empty(ncenters),
+            np.empty((n, 3)),
+            np.empty(9),
+            np.empty((n, 6)) if atom_virial else None,
+            np.empty(ncenters) if gamma else None,
+            np.empty(ncenters) if has_charges else None,
+            np.empty((n, 9)) if born and has_charges else None,
+        )
+        results = _Results(*(None if array is None else array.ctypes.data for array in values))
         threads = ctypes.c_int(nthreads)
-        _call("evaluate_model", self._handle, _array(x), threads, ctypes.byref(results))
-        return float(energy[0]), energies, forces, virial, virials, grades
+        edges = None if cell is None else _array(cell)
+        _call("evaluate_model", self._handle, _array(x), edges, threads, ctypes.byref(results))
+        return values
+
+
+class ModelResult(NamedTuple):
+    """Shapes, units and signs as in kernels/core/evaluation.h; None for what was not wanted."""
+
+    energy: np.ndarray  # [1] of all centers
+    atom_energy: np.ndarray  # [ncenters]
+    force: np.ndarray  # [nrows, 3], of a model with edges all on centers
+    virial: np.ndarray  # [9] xx yy zz xy xz yz yx zx zy
+    atom_virial: np.ndarray | None  # [nrows, 6]
+    gamma: np.ndarray | None  # [ncenters]
+    charge: np.ndarray | None  # [ncenters] of a model that has them
+    born: np.ndarray | None  # [nrows, 9] likewise
 
 
 def family_of(contents: bytes) -> str:
@@ -239,7 +263,8 @@ class Network:
         family: of which they are a file, as "nep" of nep.txt; empty for arrays.
 
     Attributes:
-        facts: kind, atom_type, cutoff, nparameters, takes_temperature, without_data and warnings.
+        facts: kind, atom_type, cutoff, nparameters, has_charges, takes_temperature, without_data
+            and warnings.
 
     Raises:
         ValueError: they are damaged, or no model that the fused engines run; the text goes on after

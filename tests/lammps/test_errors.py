@@ -105,11 +105,13 @@ STYLES = {
         "model.pt out_frq 10",
         ["'out_frq'", KEYWORDS],
     ),
-    "word of MatPL for charges": (
-        "model.pt kspace",
-        ["found 'kspace', MatPL's word for models with charges", "not evaluated", "leave the word"],
+    "charges that are not there": (
+        "model.pt kspace pppm",
+        ["the keyword kspace, but no model has charges", "leave it out"],
     ),
-    "the same behind all files": ("1 model.pt kspace", ["found 'kspace', MatPL's word"]),
+    "method of charges": ("model.pt kspace msm", ["kspace is 'msm', expected ewald or pppm"]),
+    "mesh": ("model.pt pppm_mesh 8 8 0", ["pppm_mesh is 0, expected at least 1"]),
+    "accuracy of a mesh": ("model.pt kspace_accuracy 0", ["kspace_accuracy is 0, expected more"]),
     "value missing": ("model.pt out_freq", ["out_freq"]),
     "value forgotten": ("model.pt out_file engine fused", ["out_file has no value", "'engine'"]),
     "value not a number": ("model.pt out_freq often", ["often"]),
@@ -213,11 +215,11 @@ FILES = {
     "empty": (empty, ["is empty"]),
     "folder": (folder_instead, ["is a folder"]),
     "GRACE": (saved_model, ["saved model of TensorFlow, as GRACE", "pair_style grace"]),
-    "NEP with charges": (
-        written(b"nep4_charge1 1 Si\n"),
+    "NEP of another kind": (
+        written(b"nep4_vdw 1 Si\n"),
         [
-            "is a NEP that is not evaluated here: line 1 says 'nep4_charge1', which has charges, "
-            "whose energy is not local; run it with GPUMD"
+            "is a NEP that is not evaluated here: line 1 says 'nep4_vdw', which has dispersion by "
+            "charges of its own; run it with GPUMD"
         ],
     ),
     "SNAP": (written(b"# of Ta\n1 31\nTa 0.5 1\n-2.92\n"), ["run it with pair_style snap"]),

@@ -273,7 +273,7 @@ def test_errors(small: Lammps, case: str):
     """One text for all ranks."""
     lines = random_text(HEADS["nep5"]).split(b"\n")
     (small.folder / "damaged.txt").write_bytes(b"\n".join([*lines[:8], b"x", *lines[9:]]))
-    lines[0] = lines[0].replace(b"nep5", b"nep4_charge1")
+    lines[0] = lines[0].replace(b"nep5", b"nep4_charge3")
     (small.folder / "charge.txt").write_bytes(b"\n".join(lines))
     (small.folder / "t.txt").write_bytes(random_text(HEADS["temperature"]))
     other = random_text(HEADS["nep5"].replace("cutoff 5", "cutoff 4.5"))

@@ -16,7 +16,7 @@ from pathlib import Path
 import numpy as np
 from ase import Atoms
 
-from nep_files import HEADS, random_text
+from nep_files import CHARGED, HEADS, random_text
 
 #: How many, and of which series: PWMLFF_MUTANTS=3000 PWMLFF_SEED=1 pytest tests/nep
 COUNT = int(os.environ.get("PWMLFF_MUTANTS", "200"))
@@ -35,7 +35,9 @@ from pathlib import Path
 import numpy as np
 from plain import PlainNep
 from nep_parser import parse_nep
+from pwmlff.evaluation.nep_file import of_network
 from pwmlff.evaluation.nep_reference import evaluate_nep
+from pwmlff.native import Network
 from test_damaged_nep import cluster, mutants
 
 def peak():
@@ -63,6 +65,11 @@ for name, text in mutants(count, seed):
         refused += 1
         continue
     read += 1
+    if other.charge is not None:  # it takes no cluster; tests/nep/test_charges.py evaluates them
+        own = of_network(Network(text, "nep"))
+        for name in ("charge_mode", "charge", "root_epsilon", "last", "shift", "q_scaler"):
+            assert np.array_equal(getattr(own, name), getattr(other, name)), name
+        continue
     atoms = cluster(model.elements)
     found = model.evaluate(atoms, 300.0)
     try:
@@ -115,7 +122,7 @@ def mutated(text: bytes, rng: np.random.Generator) -> Iterator[tuple[str, bytes]
 def mutants(count: int, seed: int) -> Iterator[tuple[str, bytes]]:
     """The same ones for the same seed, of all forms in turns."""
     rng = np.random.default_rng(seed)
-    texts = {name: random_text(head) for name, head in HEADS.items()}
+    texts = {name: random_text(head) for name, head in {**HEADS, **CHARGED}.items()}
     streams = {name: mutated(text, rng) for name, text in texts.items()}
     damaged = (
         (f"{name}: {what}", text)

@@ -115,7 +115,7 @@ def test_biases_of_matpl():
 def test_errors_have_the_line():
     lines = random_text(HEADS["nep5"]).split(b"\n")
     for place, new, message in (
-        (0, b"nep4_charge2 1 C", "line 1: found 'nep4_charge2 1 C', expected nep3, nep4 or nep5"),
+        (0, b"nep4_charge3 1 C", "line 1: found 'nep4_charge3 1 C', expected nep3, nep4 or nep5"),
         (2, b"n_max 1", "line 3: found 'n_max 1', expected 'n_max R A'"),
         (5, b"ANN 5.5 0", "line 6: found 'ANN 5.5 0', expected whole numbers"),
         (20, b"nan", "line 21: found 'nan', expected finite numbers"),

@@ -63,14 +63,20 @@ def test_commands(nep: Path, tmp_path: Path):
     assert all(case["ok"] for case in cases)
 
 
-@pytest.mark.parametrize("word", ["nep4_charge1", "nep4_zbl_charge2", "nep5_charge3"])
-def test_charges(tmp_path: Path, word: str):
+@pytest.mark.parametrize(
+    "word, what",
+    [
+        ("nep4_vdw", "which has dispersion by charges of its own; run it with GPUMD"),
+        ("nep5_charge3", "whose charges interact in real space alone; run it with NEP_CPU, or .*"),
+    ],
+)
+def test_other_kinds(tmp_path: Path, word: str, what: str):
     """One text for all who meet such a file; that of lmp is compared in tests/lammps."""
     path = tmp_path / "charge.txt"
     path.write_bytes(random_text(HEADS["nep5"]).replace(b"nep5", word.encode()))
     text = (
         rf"charge\.txt',?( which)? is a NEP that is not evaluated here: line 1 says '{word}', "
-        "which has charges, whose energy is not local; run it with GPUMD$"
+        f"{what}$"
     )
     for opened in (
         lambda: Calculator(path),

@@ -16,6 +16,7 @@ int Program::nphases() const { return 1; }
 void Program::begin(const BlockPlan &) {}
 Exchange Program::before(int) { return {}; }
 int Program::exchange_width() const { return 0; }
+bool Program::has_charges() const { return false; }
 
 namespace {
 
@@ -92,11 +93,27 @@ void Driver::make_sums(const Input &input, int nworkers)
   plan.input = &input;
   plan.atom_energy = atom_energy.data();
   plan.grade = input.want_grade ? grade.data() : nullptr;
+  if (!program_->has_charges()) return;
+  charge.assign(input.ncenters, 0.0);
+  potential.assign(input.ncenters, 0.0);
+  plan.charge = charge.data();
+  plan.potential = potential.data();
 }
 
 void Driver::exchange(const Exchange &rows, const Input &input, int nworkers)
 {
   if (rows.kind == Exchange::Kind::none) return;
+  if (rows.kind == Exchange::Kind::sum) {
+    auto *const *const arrays = reinterpret_cast<double *const *>(rows.rows);
+    add_up(arrays, nworkers, rows.width);
+    if (input.exchange) input.exchange->sum(arrays[0], rows.width);
+    return;
+  }
+  if (rows.kind == Exchange::Kind::solve) {
+    auto *const *const found = reinterpret_cast<double *const *>(rows.rows);
+    input.reciprocal->solve(input, plan.charge, found[0], found[1], found[2], found[3]);
+    return;
+  }
   if (rows.single)
     exchange_rows(rows, reinterpret_cast<float *const *>(rows.rows), input, nworkers);
   else exchange_rows(rows, reinterpret_cast<double *const *>(rows.rows), input, nworkers);
@@ -118,10 +135,13 @@ void Driver::add_sums()
   static_cast<RowSums &>(result) = partial_sums.front();
   result.atom_energy = atom_energy.data();
   result.grade = plan.grade;
+  result.charge = plan.charge;
+  result.potential = plan.potential;
 }
 
 const Evaluation &Driver::evaluate(const Input &input)
 {
+  if (program_->has_charges()) require_box(input);
   if (input.list == 0 || input.list != list) make_blocks(input);
   const auto nblocks = static_cast<std::ptrdiff_t>(blocks.size());
   const int nworkers = std::max(1, std::min(input.nthreads, static_cast<int>(nblocks)));
@@ -149,6 +169,7 @@ CpuEngine::CpuEngine(std::unique_ptr<Program> program, std::vector<bool> present
 {
   table_bytes_ = driver.program().table_bytes();
   exchange_width_ = driver.program().exchange_width();
+  has_charges_ = driver.program().has_charges();
 }
 
 }    // namespace pwmlff

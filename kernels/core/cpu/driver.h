@@ -46,7 +46,7 @@ class PWMLFF_KERNELS_API Driver {
 
   std::vector<PartialSums> partial_sums;        // one per worker
   std::vector<std::vector<double>> row_sums;    // of each worker; the first one's are the result
-  std::vector<double> atom_energy, grade;
+  std::vector<double> atom_energy, grade, charge, potential;
   Evaluation result;
 };
 

@@ -28,6 +28,7 @@ struct BlockPlan {
   int most_edges;         // bound on the neighbors of one center within the cutoff
   double *atom_energy;    // [ncenters] zero at first; each is written by the worker of its block
   double *grade;          // [ncenters] likewise, or null where not wanted
+  double *charge, *potential;    // [ncenters] likewise, of a program with charges
 };
 
 /// What one worker adds to; all is zero at first.
@@ -41,8 +42,11 @@ struct Exchange {
   enum class Kind {
     none,
     forward,    // rows[0]: set those that are no centers to those of their centers
-    reverse     // add rows[k] of all workers up in rows[0], and those that are no centers there to
+    reverse,    // add rows[k] of all workers up in rows[0], and those that are no centers there to
                 // those of their centers
+    sum,        // rows are [width]: add those of all workers and ranks up in rows[0]; not single
+    solve       // Input::reciprocal finds, from BlockPlan::charge, potential, field, virial and
+                // virials of atoms, which the rows are in this order
   };
   Kind kind = Kind::none;
   bool single = false;    // float instead of double
@@ -77,8 +81,11 @@ class PWMLFF_KERNELS_API Program {
   virtual void begin(const BlockPlan &plan);
   /// Called by one thread. Rows are valid until the phase begins.
   virtual Exchange before(int phase);
-  /// The largest width of an exchange; 0 where there is none.
+  /// The largest width of an exchange of rows, at least 1 where there is one of another kind; 0
+  /// where there is none.
   virtual int exchange_width() const;
+  /// FusedEngine::has_charges().
+  virtual bool has_charges() const;
 };
 
 }    // namespace pwmlff

@@ -25,6 +25,10 @@ class NepFamilyNetwork : public Network {
     result.cutoff = network.cutoff();
     result.takes_temperature = network.temperature;
     result.has_tables = false;
+    if (network.charge_mode > 0) {
+      result.screening = network.screening();
+      result.nparameters = network.charge.size() + 1;
+    }
     NepNetwork copy(network);
     for (const std::vector<double> *part : copy.learned()) result.nparameters += part->size();
     // A training leaves the last layer of such an element at zero: nep.txt has no other place.

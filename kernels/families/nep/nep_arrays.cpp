@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <stdexcept>
 
 namespace pwmlff {
 namespace {
@@ -64,6 +65,11 @@ Arrays nep_arrays(const NepNetwork &network)
   if (!network.zbl_line.empty())
     arrays.set("zbl_line", {network.zbl_line.size()}, network.zbl_line);
   if (!network.unused.empty()) arrays.set("unused", {network.unused.size()}, network.unused);
+  if (network.charge_mode > 0) {
+    arrays.set("charge_mode", network.charge_mode);
+    arrays.set("charge", {n, static_cast<std::size_t>(network.nhidden0)}, network.charge);
+    arrays.set("root_epsilon", network.root_epsilon);
+  }
   arrays.set("neighbors", {2}, {network.neighbors.begin(), network.neighbors.end()});
   for (std::size_t k = 0; k < network.warnings.size(); ++k)
     arrays.set_text("warning." + std::to_string(k), network.warnings[k]);
@@ -90,6 +96,13 @@ NepNetwork nep_of(const Arrays &arrays)
   if (arrays.has("zbl_table")) {
     const std::ptrdiff_t n = network.nspecies();
     network.zbl_table = arrays.get("zbl_table", {n, n, 10}).values;
+  }
+  if (arrays.has("charge_mode")) {
+    network.charge_mode = arrays.integer("charge_mode", 1, 2);
+    network.charge = arrays.get("charge", {network.nspecies(), network.nhidden0}).values;
+    network.root_epsilon = arrays.number("root_epsilon");
+    if (network.nhidden1 > 0)
+      throw std::runtime_error("has charges and two hidden layers, expected one");
   }
   for (std::string name;
        arrays.has_text(name = "warning." + std::to_string(network.warnings.size()));)

@@ -7,6 +7,7 @@
 #include "nep_engine.h"
 
 #include <algorithm>
+#include <stdexcept>
 
 namespace pwmlff {
 
@@ -63,6 +64,10 @@ struct NepTraining::Parts {
 NepTraining::NepTraining(const NepNetwork &network, bool single, const std::vector<bool> &present) :
     parts(std::make_unique<Parts>(network, single, present)), size_(0)
 {
+  if (network.charge_mode > 0)
+    throw std::invalid_argument(
+        "found a NEP with charges, which are not trained here, expected one "
+        "without");
   for (const auto *array : parts->network.learned()) size_ += array->size();
 }
 

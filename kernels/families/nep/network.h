@@ -20,10 +20,28 @@
 //
 // The ZBL energy of a pair is in math/zbl.h. Lengths are in angstrom, energies in eV.
 //
+// Models with charges (mode 1 or 2) have besides, for a box that is periodic along all edges:
+//
+//   c_i     = charge . h                                      in e, h the hidden layer of E_i
+//   q_i     = c_i - mean of all c of the box
+//   alpha   = pi / (the largest radial cutoff)
+//   E_k     = K 2 pi/V sum over k of exp(-k^2/4 alpha^2)/k^2 |S(k)|^2,  S = sum of q_i exp(i k.x_i)
+//             over reciprocal lattice vectors 0 < |k| < 2 pi alpha,  K in math/coulomb.h
+//   E_r     = K/2 sum over pairs i, j of q_i q_j erfc(alpha r)/r - K alpha/sqrt(pi) sum of q_i^2
+//             over pairs nearer than their radial cutoff
+//   E       = sum of E_i + E_k + E_r (mode 1), sum of E_i + E_k (mode 2)
+//   phi_i   = dE/dq_i at fixed positions, V
+//   Z_i     = root_epsilon (q_i + 1/2 sum over j of r_ij (x) dc_i/dr_ij
+//                               - 1/2 sum over j of r_ji (x) dc_j/dr_ji)
+//
+// Of the Coulomb energy, q_i phi_i / 2 is that of atom i. Z_i is the Born effective charge: its
+// first index is that of the dipole moment, its second that of the displacement.
+//
 // Sources: Fan et al. 2021, doi:10.1103/PhysRevB.104.104309 (NEP);
 // Fan et al. 2022, doi:10.1063/5.0106617 (4-body and 5-body terms, this basis);
 // Song et al. 2024, doi:10.1038/s41467-024-54554-x (networks by species);
-// Liu et al. 2023, doi:10.1103/PhysRevB.108.054312 (NEP with ZBL).
+// Liu et al. 2023, doi:10.1103/PhysRevB.108.054312 (NEP with ZBL);
+// the sources of NEP_CPU 7319bdc and GPUMD d98135d (charges).
 
 #pragma once
 
@@ -31,6 +49,7 @@
 
 #include <algorithm>
 #include <array>
+#include <numbers>
 #include <string>
 #include <vector>
 
@@ -72,6 +91,11 @@ struct NepNetwork {
   std::vector<double> last;       // [nspecies, width of the last hidden layer]
   std::vector<double> shift;      // [nspecies] eV, added
 
+  // Of models with charges, which have one hidden layer.
+  int charge_mode = 0;           // 1 or 2; 0: there are none
+  std::vector<double> charge;    // [nspecies, nhidden0]
+  double root_epsilon = 1.0;     // square root of the electronic dielectric constant
+
   // [nspecies, nspecies, 10] inner and outer radius, and a, b of four terms, for each pair,
   // symmetric; empty without ZBL
   std::vector<double> zbl_table;
@@ -106,6 +130,12 @@ struct NepNetwork {
     return largest;
   }
   bool angular() const { return largest_degree() > 0; }
+
+  /// alpha of models with charges, 1/angstrom.
+  double screening() const
+  {
+    return std::numbers::pi / *std::max_element(cut_radial.begin(), cut_radial.end());
+  }
 
   /// The distance beyond which nothing depends on an atom.
   double cutoff() const

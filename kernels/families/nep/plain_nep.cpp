@@ -3,10 +3,12 @@
 #include "plain_nep.h"
 
 #include "../../core/virial_terms.h"
+#include "plain_coulomb.h"
 
 #include <algorithm>
 #include <cmath>
 #include <numbers>
+#include <numeric>
 #include <stdexcept>
 #include <string>
 #include <utility>
@@ -83,6 +85,9 @@ PlainNep::PlainNep(NepNetwork network) :
   q.resize(network_.ndescriptors());
   y.resize(q.size());
   slope.resize(q.size());
+  charge_slope.resize(network_.charge_mode > 0 ? q.size() : 0);
+  has_charges_ = network_.charge_mode > 0;
+  exchange_width_ = has_charges_;
   hidden0.resize(network_.nhidden0);
   hidden1.resize(network_.nhidden1);
   back1.resize(network_.nhidden0);
@@ -215,6 +220,16 @@ double PlainNep::energy_of_network(int species)
   return energy;
 }
 
+/// Behind energy_of_network(). Leaves dc/dq in charge_slope.
+double PlainNep::charge_of_network(int species)
+{
+  const NepNetwork &net = network_;
+  const double *weight = &net.charge[species * hidden0.size()];
+  pull_back(&net.weight0[species * hidden0.size() * q.size()], hidden0, weight, charge_slope);
+  for (std::size_t d = 0; d < q.size(); ++d) charge_slope[d] *= net.q_scaler[d];
+  return std::inner_product(hidden0.begin(), hidden0.end(), weight, 0.0);
+}
+
 /// From slope by the descriptors to slopes by the moments.
 void PlainNep::pull_back_to_moments()
 {
@@ -250,9 +265,8 @@ void PlainNep::pull_back_to_moments()
   }
 }
 
-/// -dE_i/dr_ij.
-/// @param energy  half of the ZBL energy is added
-std::array<double, 3> PlainNep::force_on_neighbor(const Edge &edge, double &energy)
+/// -dE_i/dr_ij, without ZBL.
+std::array<double, 3> PlainNep::force_on_neighbor(const Edge &edge)
 {
   const NepNetwork &net = network_;
   const int size = harmonics.size();
@@ -270,14 +284,78 @@ std::array<double, 3> PlainNep::force_on_neighbor(const Edge &edge, double &ener
           for (int c = 0; c < 3; ++c)
             sphere_slope[c] += functions.value[n] * (by_a * harmonics.gradient[k][c]).real();
         }
-  if (!net.zbl.empty() && edge.r < net.zbl[edge.pair].reach) {
-    const auto [value, by_r] = zbl_energy(net.zbl[edge.pair], edge.r);
-    energy += 0.5 * value;
-    length_slope += 0.5 * by_r;
-  }
   std::array<double, 3> force;
   for (int c = 0; c < 3; ++c) force[c] = -(length_slope * edge.u[c] + sphere_slope[c] / edge.r);
   return force;
+}
+
+/// The same of ZBL.
+/// @param energy  half of its energy is added
+std::array<double, 3> PlainNep::force_of_zbl(const Edge &edge, double &energy) const
+{
+  std::array<double, 3> force{};
+  if (network_.zbl.empty() || !(edge.r < network_.zbl[edge.pair].reach)) return force;
+  const auto [value, by_r] = zbl_energy(network_.zbl[edge.pair], edge.r);
+  energy += 0.5 * value;
+  for (int c = 0; c < 3; ++c) force[c] = -0.5 * by_r * edge.u[c];
+  return force;
+}
+
+/// Forces and virials of a center from slopes by the moments.
+void PlainNep::add_forces(int i, double *virial)
+{
+  for (const Edge &edge : edges) {
+    std::array<double, 3> force = force_on_neighbor(edge);
+    const std::array<double, 3> zbl = force_of_zbl(edge, atom_energy[i]);
+    for (int c = 0; c < 3; ++c) force[c] += zbl[c];
+    for (int c = 0; c < 3; ++c) {
+      result.force[3 * edge.row + c] += force[c];
+      result.force[3 * i + c] -= force[c];
+      for (int k = 0; k < 3; ++k) virial[3 * c + k] += edge.d[c] * force[k];
+    }
+    spread_virial(Alone(), edge.d.data(), force.data(), i, edge.row, result.atom_virial,
+                  result.centroid_virial);
+  }
+}
+
+/// Charges, potentials and Born charges; energies, forces and virials at fixed charges.
+void PlainNep::evaluate_charges(const Input &input, double *virial)
+{
+  charge.assign(input.ncenters, 0.0);
+  for (int i = 0; i < input.ncenters; ++i) {
+    if (input.species[i] < 0) continue;
+    find_edges(input, i);
+    find_descriptors(input.temperature);
+    energy_of_network(input.species[i]);
+    charge[i] = charge_of_network(input.species[i]);
+    if (!result.born) continue;
+    slope = charge_slope;
+    pull_back_to_moments();
+    for (const Edge &edge : edges) {
+      const std::array<double, 3> back = force_on_neighbor(edge);
+      for (int k = 0; k < 9; ++k) {
+        const double term = -0.5 * network_.root_epsilon * edge.d[k / 3] * back[k % 3];
+        result.born[9 * i + k] += term;
+        result.born[9 * edge.row + k] -= term;
+      }
+    }
+  }
+  PlainCoulomb found(network_, input, charge);
+  charge = std::move(found.charge);
+  potential = std::move(found.potential);
+  for (int i = 0; i < input.ncenters; ++i) {
+    atom_energy[i] += found.energy[i];
+    for (int c = 0; c < 3; ++c) result.force[3 * i + c] += found.force[3 * i + c];
+    for (int c = 0; c < 9; ++c) {
+      virial[c] += found.virial[9 * i + c];
+      const double own = found.virial[9 * i + virial_component(c)];
+      if (result.atom_virial && c < 6) result.atom_virial[6 * i + c] += own;
+      if (result.centroid_virial) result.centroid_virial[9 * i + c] += own;
+      if (result.born && c % 4 == 0) result.born[9 * i + c] += network_.root_epsilon * charge[i];
+    }
+  }
+  result.charge = charge.data();
+  result.potential = potential.data();
 }
 
 const Evaluation &PlainNep::evaluate(const Input &input)
@@ -288,28 +366,28 @@ const Evaluation &PlainNep::evaluate(const Input &input)
   static_cast<RowSums &>(result) = RowSums(input, sums.data());
   result.atom_energy = atom_energy.data();
 
+  for (int i = 0; i < input.ncenters; ++i)
+    if (input.species[i] >= network_.nspecies())
+      throw std::invalid_argument("center " + std::to_string(i) + " is of species " +
+                                  std::to_string(input.species[i]) + ", but the model has " +
+                                  std::to_string(network_.nspecies()));
   std::array<double, 9> virial{};
+  if (has_charges_) {
+    require_box(input);
+    evaluate_charges(input, virial.data());
+  }
   for (int i = 0; i < input.ncenters; ++i) {
     const int species = input.species[i];
     if (species < 0) continue;
-    if (species >= network_.nspecies())
-      throw std::invalid_argument("center " + std::to_string(i) + " is of species " +
-                                  std::to_string(species) + ", but the model has " +
-                                  std::to_string(network_.nspecies()));
     find_edges(input, i);
     find_descriptors(input.temperature);
-    atom_energy[i] = energy_of_network(species);
-    pull_back_to_moments();
-    for (const Edge &edge : edges) {
-      const std::array<double, 3> force = force_on_neighbor(edge, atom_energy[i]);
-      for (int c = 0; c < 3; ++c) {
-        result.force[3 * edge.row + c] += force[c];
-        result.force[3 * i + c] -= force[c];
-        for (int k = 0; k < 3; ++k) virial[3 * c + k] += edge.d[c] * force[k];
-      }
-      spread_virial(Alone(), edge.d.data(), force.data(), i, edge.row, result.atom_virial,
-                    result.centroid_virial);
+    atom_energy[i] += energy_of_network(species);
+    if (has_charges_) {
+      charge_of_network(species);
+      for (std::size_t d = 0; d < q.size(); ++d) slope[d] += potential[i] * charge_slope[d];
     }
+    pull_back_to_moments();
+    add_forces(i, virial.data());
     result.energy += atom_energy[i];
   }
   result.virial = in_order_of_lammps(virial.data());

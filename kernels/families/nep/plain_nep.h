@@ -53,8 +53,12 @@ class PWMLFF_KERNELS_API PlainNep : public FusedEngine {
   bool find_angular(const Edge &edge);
   void find_descriptors(double temperature);
   double energy_of_network(int species);
+  double charge_of_network(int species);
   void pull_back_to_moments();
-  std::array<double, 3> force_on_neighbor(const Edge &edge, double &energy);
+  std::array<double, 3> force_on_neighbor(const Edge &edge);
+  std::array<double, 3> force_of_zbl(const Edge &edge, double &energy) const;
+  void add_forces(int i, double *virial);
+  void evaluate_charges(const Input &input, double *virial);
 
   Complex moment(int n, int l, int m) const;
 
@@ -65,13 +69,14 @@ class PWMLFF_KERNELS_API PlainNep : public FusedEngine {
   // of a center
   std::vector<Edge> edges;
   Functions functions;
-  std::vector<Complex> moments;    // [nangular, harmonics.size()] A_nlm of m >= 0
-  std::vector<Complex> slopes;     // likewise dE/dA_nlm, where A_nlm and A_nl-m are apart
-  std::vector<double> q, y;        // [ndescriptors] y = q_scaler q
-  std::vector<double> slope;       // [ndescriptors] dE/dq
+  std::vector<Complex> moments;        // [nangular, harmonics.size()] A_nlm of m >= 0
+  std::vector<Complex> slopes;         // likewise dE/dA_nlm, where A_nlm and A_nl-m are apart
+  std::vector<double> q, y;            // [ndescriptors] y = q_scaler q
+  std::vector<double> slope;           // [ndescriptors] dE/dq
+  std::vector<double> charge_slope;    // [ndescriptors] likewise of the charge
   std::vector<double> hidden0, hidden1, back1;
 
-  std::vector<double> sums, atom_energy;
+  std::vector<double> sums, atom_energy, charge, potential;
   Evaluation result;
 };
 

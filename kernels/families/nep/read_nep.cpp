@@ -161,7 +161,6 @@ struct OtherKind {
   std::string_view name, what;
 };
 constexpr OtherKind OTHER_KINDS[] = {
-    {"charge", "has charges, whose energy is not local; run it with GPUMD"},
     {"vdw", "has dispersion by charges of its own; run it with GPUMD"},
     {"dipole", "gives dipoles, not energies; run it with GPUMD"},
     {"polarizability", "gives polarizabilities, not energies; run it with GPUMD"},
@@ -171,13 +170,15 @@ constexpr OtherKind OTHER_KINDS[] = {
 
 struct FirstWord {
   int version = 0;
+  int charge_mode = 0;    // 1 or 2 where there are charges
   bool zbl = false, temperature = false;
 };
 
 FirstWord read_first_word(std::string_view word, int line)
 {
   const std::string expected =
-      "'nep3', 'nep4' or 'nep5', and behind it '_zbl' or '_temperature' or both";
+      "'nep3', 'nep4' or 'nep5', and behind it '_zbl' or '_temperature' or both, or behind 'nep4' "
+      "or 'nep5' '_charge1', '_charge2', '_zbl_charge1' or '_zbl_charge2'";
   // "nep4_zbl" is in two parts; "nep4_charge2" is of the kind "charge".
   std::string_view rest = word;
   std::vector<std::string_view> parts;
@@ -198,12 +199,24 @@ FirstWord read_first_word(std::string_view word, int line)
       "run it with the program that made it or, if the word is damaged, copy the file again";
   if (!known) fail(line, quoted(word), expected, remedy);
   result.version = parts[0][3] - '0';
+  if (parts.back() == "charge1" || parts.back() == "charge2") {
+    result.charge_mode = parts.back().back() - '0';
+    parts.pop_back();
+  } else if (parts.back() == "charge3") {
+    throw std::invalid_argument(
+        "is a NEP that is not evaluated here: line " + std::to_string(line) + " says " +
+        quoted(word) +
+        ", whose charges interact in real space alone; run it with NEP_CPU, or train it with "
+        "charge mode 1 or 2");
+  }
   for (std::size_t k = 1; k < parts.size(); ++k) {
     bool &flag = parts[k] == "zbl" ? result.zbl : result.temperature;
     if ((parts[k] != "zbl" && parts[k] != "temperature") || flag)
       fail(line, quoted(word), expected, remedy);
     flag = true;
   }
+  if (result.charge_mode > 0 && (result.version == 3 || result.temperature))
+    fail(line, quoted(word), expected, remedy);
   return result;
 }
 
@@ -232,6 +245,7 @@ FirstWord read_elements(Lines &lines, NepNetwork &network)
              " symbols",
          expected);
   network.version = result.version;
+  network.charge_mode = result.charge_mode;
   lines.next();
   return result;
 }
@@ -376,22 +390,27 @@ struct Counts {
                        h1 = network.nhidden1;
     const std::int64_t layers = h1 ? (d + 1) * h + (h + 2) * h1 : (d + 2) * h;
     networks = (network.version == 3 ? 1 : n) * layers + (network.version == 5 ? n : 0);
+    charges = network.charge_mode > 0 ? n * h + 1 : 0;
     radial = n * n * network.nradial * network.kradial;
     angular = n * n * network.nangular * network.kangular;
     scaler = d;
     table = zbl == ZblForm::flexible ? 10 * n * (n + 1) / 2 : 0;
   }
-  std::int64_t total() const { return networks + biases + radial + angular + scaler + table; }
+  std::int64_t total() const
+  {
+    return networks + charges + biases + radial + angular + scaler + table;
+  }
   std::string text() const
   {
-    std::string result = std::to_string(total()) + " numbers (networks " +
-                         std::to_string(networks) + ", bias " + std::to_string(biases) +
-                         ", radial " + std::to_string(radial) + ", angular " +
-                         std::to_string(angular) + ", q_scaler " + std::to_string(scaler);
+    std::string result =
+        std::to_string(total()) + " numbers (networks " + std::to_string(networks) +
+        (charges ? ", charges " + std::to_string(charges) : "") + ", bias " +
+        std::to_string(biases) + ", radial " + std::to_string(radial) + ", angular " +
+        std::to_string(angular) + ", q_scaler " + std::to_string(scaler);
     return result + (table ? ", ZBL " + std::to_string(table) + ")" : ")");
   }
 
-  std::int64_t networks, biases = 1, radial, angular, scaler, table;
+  std::int64_t networks, charges, biases = 1, radial, angular, scaler, table;
 };
 
 /// The numbers behind the head and where they stand.
@@ -476,8 +495,10 @@ void take_networks(Numbers &numbers, NepNetwork &network, bool bias_of_each)
       numbers.append(network.bias1, h1, -1.0);
     }
     numbers.append(network.last, network.nlast());
+    if (network.charge_mode > 0) numbers.append(network.charge, h);
     if (network.version == 5) network.shift[s] = -*numbers.next++;
   }
+  if (network.charge_mode > 0) network.root_epsilon = *numbers.next++;
   for (int s = 0; s < n; ++s) network.shift[s] -= bias_of_each ? *numbers.next++ : *numbers.next;
   if (!bias_of_each) ++numbers.next;
 }
@@ -524,6 +545,8 @@ NepNetwork read_nep(std::string_view text)
       read_head_line(lines, "ANN", "'ANN NEURONS 0' or 'ANN NEURONS NEURONS'", {2});
   network.nhidden0 = neurons.integer(0, 1, MOST_NEURONS);
   network.nhidden1 = neurons.integer(1, 0, MOST_NEURONS);
+  if (network.charge_mode > 0 && network.nhidden1 > 0)
+    neurons.refuse("one hidden layer in a model with charges: 'ANN NEURONS 0'");
 
   const int n = network.nspecies();
   Counts counts(network, zbl.form);

@@ -36,7 +36,9 @@ class Calculator(AseCalculator):
 
     There are energies of atoms (`energies`) too. With the fused engine and for kind EDGE there are
     stresses of atoms (`stresses`), which add up to the stress. Where the file has it, `gamma` is
-    the extrapolation grade of each atom (docs/uncertainty.md). Without atoms, the energy is zero.
+    the extrapolation grade of each atom (docs/uncertainty.md). Of a model with charges there are
+    `charges` (e) and `born_effective_charges` [n, 3, 3] (e): the derivative of the dipole moment,
+    the first index, by the position of an atom, the second. Without atoms, the energy is zero.
 
     Args:
         model: a model file. Loading it executes code that it brings along.
@@ -119,6 +121,7 @@ class Calculator(AseCalculator):
         self.reset()  # type: ignore[no-untyped-call]  # of ase
         engine = self._choice.engine
         own = ["stresses"] * engine.has_atom_virial + ["gamma"] * engine.has_grade
+        own += ["charges", "born_effective_charges"] * engine.has_charges
         self.implemented_properties = [*type(self).implemented_properties, *own]
 
     def __getstate__(self) -> dict[str, Any]:
@@ -156,7 +159,7 @@ class Calculator(AseCalculator):
         properties: Sequence[str] = ("energy",),
         system_changes: Sequence[str] = all_changes,
     ) -> None:
-        """Compute all properties, `stresses` and `gamma` where they are wanted; ase calls this."""
+        """Compute all properties; those that take time where they are wanted. ase calls this."""
         with self._lock:
             super().calculate(atoms, properties, system_changes)  # type: ignore[no-untyped-call]  # of ase
             self.results = {}  # none of the last structure, should this one be refused
@@ -164,7 +167,10 @@ class Calculator(AseCalculator):
             if structure is None:
                 raise ValueError("found no structure to evaluate, expected atoms: calculate(atoms)")
             evaluation = self._choice.engine(
-                structure, atom_virial="stresses" in properties, grade="gamma" in properties
+                structure,
+                atom_virial="stresses" in properties,
+                grade="gamma" in properties,
+                born="born_effective_charges" in properties,
             )
             self.results = {
                 "energy": evaluation.energy,
@@ -174,6 +180,10 @@ class Calculator(AseCalculator):
             }
             if evaluation.gamma is not None:
                 self.results["gamma"] = evaluation.gamma
+            if evaluation.charges is not None:
+                self.results["charges"] = evaluation.charges
+            if evaluation.born is not None:
+                self.results["born_effective_charges"] = evaluation.born
             if structure.cell.rank == 3:  # stress is per volume
                 volume = structure.get_volume()
                 self.results["stress"] = -full_3x3_to_voigt_6_stress(evaluation.virial) / volume

@@ -30,6 +30,7 @@ from pwmlff.evaluation.structures import (
     neighbor_list,
     require_elements,
     require_finite,
+    require_periodic,
     require_usable,
     slabs,
     types_of,
@@ -70,14 +71,18 @@ class Engine(Protocol):
     description: str  # the same with precision and code
     has_atom_virial: bool
     has_grade: bool  # whether the file tells how far atoms are from what it was trained on
+    has_charges: bool  # whether atoms have charges, so that structures have to be periodic
 
-    def __call__(self, atoms: Atoms, atom_virial: bool = False, grade: bool = False) -> Evaluation:
+    def __call__(
+        self, atoms: Atoms, atom_virial: bool = False, grade: bool = False, born: bool = False
+    ) -> Evaluation:
         """Evaluate a structure.
 
         Args:
             atoms: the structure; without atoms there is no energy, as in LAMMPS.
             atom_virial: whether virials of atoms are wanted, of an engine that computes them.
             grade: whether gamma is wanted, of an engine that has_grade.
+            born: whether Born charges are wanted, of an engine that has_charges.
 
         Raises:
             ValueError: the structure is outside what the model takes, or it or the result is not
@@ -265,11 +270,15 @@ class OpenModel:
             return self._others.get(key, self)
 
     def evaluate(
-        self, rows: AtomsAndGhosts, nthreads: int, atom_virial: bool, grade: bool
-    ) -> tuple[Any, ...]:
-        """Energy, energies of atoms, forces of rows, virial, virials of rows and grades of atoms.
-
-        The last two are there where they are wanted.
+        self,
+        rows: AtomsAndGhosts,
+        cell: np.ndarray | None,
+        nthreads: int,
+        atom_virial: bool,
+        grade: bool,
+        born: bool,
+    ) -> native.ModelResult:
+        """What :meth:`pwmlff.native.ModelHandle.evaluate` gives.
 
         Raises:
             Failure: the model is on a GPU, and this process was forked after it was opened.
@@ -288,7 +297,7 @@ class OpenModel:
                     rows.species, rows.first, rows.candidate, rows.atom, rows.natoms
                 )
                 self._sent = rows.candidate, self.lock.forks
-            return self.core.evaluate(rows.x, nthreads, atom_virial, grade)
+            return self.core.evaluate(rows.x, cell, nthreads, atom_virial, grade, born)
 
 
 class NativeModel:
@@ -317,6 +326,7 @@ class NativeModel:
         self.description: str = facts["description"].removesuffix(f" ({self.passed_over})")
         self.has_atom_virial: bool = facts["has_atom_virial"]
         self.has_grade: bool = facts["has_grade"]
+        self.has_charges: bool = facts["has_charges"]
         self.cutoff, self.atom_type = info.cutoff, info.atom_type
         self.elements = info.atom_type if elements is None else elements
         self.selects_present = elements is None and info.counts_present
@@ -328,13 +338,15 @@ class NativeModel:
         """A copy is for another structure."""
         return {**self.__dict__, "built": None}
 
-    def compute(self, rows: AtomsAndGhosts, atom_virial: bool, grade: bool) -> tuple[Any, ...]:
+    def compute(
+        self, rows: AtomsAndGhosts, cell: np.ndarray | None, **wanted: bool
+    ) -> native.ModelResult:
         """What :meth:`OpenModel.evaluate` gives."""
         model = self._model
         if self.selects_present:
             there = set(rows.species[: rows.natoms].tolist())
             model = model.selecting([int(k in there) for k in range(len(self.atom_type))])
-        return model.evaluate(rows, self.nthreads, atom_virial, grade)
+        return model.evaluate(rows, cell, self.nthreads, **wanted)
 
     def rows(self, atoms: Atoms) -> AtomsAndGhosts:
         """Rows that hold for the structure as it is now."""
@@ -355,26 +367,42 @@ class NativeModel:
         self.built = old, rows
         return rows
 
-    def __call__(self, atoms: Atoms, atom_virial: bool = False, grade: bool = False) -> Evaluation:
+    def __call__(
+        self, atoms: Atoms, atom_virial: bool = False, grade: bool = False, born: bool = False
+    ) -> Evaluation:
         """Evaluate a structure."""
         require_elements(atoms, self.elements)
         require_usable(atoms, self.cutoff + self.skin)
+        if self.has_charges:
+            require_periodic(atoms)
         if len(atoms) == 0:
             return Evaluation(
-                0.0, np.zeros(0), np.zeros((0, 3)), np.zeros((3, 3)), np.zeros((0, 6))
+                0.0,
+                np.zeros(0),
+                np.zeros((0, 3)),
+                np.zeros((3, 3)),
+                charges=np.zeros(0) if self.has_charges else None,
+                born=np.zeros((0, 3, 3)) if self.has_charges else None,
+                atom_virial=np.zeros((0, 6)),
             )
         with self._model.lock:
             rows = self.rows(atoms)
-            energy, atom_energy, force, virial, virials, gamma = self.compute(
-                rows, atom_virial, grade
+            found = self.compute(
+                rows,
+                np.asarray(atoms.cell) if self.has_charges else None,
+                atom_virial=atom_virial,
+                grade=grade,
+                born=born,
             )
         return Evaluation(
-            energy,
-            atom_energy,
-            rows.fold(force),
-            virial[TENSOR],
-            rows.fold(virials) if atom_virial else None,
-            gamma,
+            float(found.energy[0]),
+            found.atom_energy,
+            rows.fold(found.force),
+            found.virial[TENSOR],
+            charges=found.charge,
+            born=None if found.born is None else rows.fold(found.born).reshape(-1, 3, 3),
+            atom_virial=None if found.atom_virial is None else rows.fold(found.atom_virial),
+            gamma=found.gamma,
         )
 
 
@@ -392,6 +420,7 @@ class Reference:
     ) -> None:
         self.path, self.elements = path, elements
         self.module = model_file.open_any(path)[0] if module is None else module
+        self.has_charges = isinstance(self.module, Nep) and self.module.charge_mode > 0
 
     def __copy__(self) -> Reference:
         """Shared by copies: it keeps nothing of a structure."""
@@ -405,7 +434,9 @@ class Reference:
         """Open the file once more, in another process."""
         return Reference, (self.path, self.elements)
 
-    def __call__(self, atoms: Atoms, atom_virial: bool = False, grade: bool = False) -> Evaluation:
+    def __call__(
+        self, atoms: Atoms, atom_virial: bool = False, grade: bool = False, born: bool = False
+    ) -> Evaluation:
         """Evaluate a structure."""
         from pwmlff.evaluation import reference  # noqa: PLC0415  imports torch
 

@@ -57,6 +57,7 @@ class ModelInfo:
     sizes: dict[str, Any] = field(default_factory=dict)  # widths of the networks of a DP
     card: dict[str, Any] | None = None  # how it was made, of unknown types; None: it does not say
     takes_temperature: bool = False  # as a descriptor
+    has_charges: bool = False  # so that structures have to be periodic
     #: inner and outer radius of ZBL of a DP for each pair of types, center first; empty without
     zbl_radii: list[list[float]] = field(default_factory=list)
     has_grade: bool = False  # a DP that tells gamma (:mod:`pwmlff.train.extrapolation`)
@@ -447,6 +448,7 @@ def _of_family(path: str, contents: bytes, family: str) -> tuple[native.Network,
         dtype="float64",
         card=archive.extra_of_companion(path, archive.CARD),
         takes_temperature=facts["takes_temperature"],
+        has_charges=facts["has_charges"],
         without_data=tuple(facts["without_data"]),
     )
 

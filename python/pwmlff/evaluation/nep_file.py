@@ -1,6 +1,6 @@
 """Files of neuroevolution potentials (NEP): nep.txt of GPUMD, NEP_CPU and MatPL.
 
-All forms that are local potentials are read into one. docs/nep.md has them, and what is refused.
+All forms of potentials are read into one. docs/nep.md has them, and what is refused.
 """
 
 from __future__ import annotations
@@ -49,6 +49,9 @@ class Nep:
         zbl: [S, S, 10] inner and outer radius, and a, b of four terms, for each pair; None without.
         zbl_line: the values of the line zbl; (0, 0) where zbl is in the file pair by pair.
         neighbors: largest numbers of neighbors, radial and angular, that the file records.
+        charge_mode: 1 or 2 of a model with charges (families/nep/network.h), else 0.
+        charge: [S, width of the hidden layer] e, of such a model.
+        root_epsilon: square root of its electronic dielectric constant.
     """
 
     elements: tuple[int, ...]
@@ -66,6 +69,9 @@ class Nep:
     zbl: Array | None = None
     zbl_line: tuple[float, ...] = ()
     neighbors: tuple[int, int] = (500, 200)
+    charge_mode: int = 0
+    charge: Array | None = None
+    root_epsilon: float = 1.0
 
     @property
     def without_data(self) -> tuple[int, ...]:
@@ -105,6 +111,10 @@ class Nep:
         }
         if self.zbl is not None:
             numbers |= {"zbl_table": self.zbl, "zbl_line": self.zbl_line}
+        if self.charge is not None:
+            numbers |= {
+                name: getattr(self, name) for name in ("charge_mode", "charge", "root_epsilon")
+            }
         return arrays.written("nep", numbers)
 
     @property
@@ -118,8 +128,20 @@ class Nep:
         return float(max(reach))
 
     def restricted(self, species: Sequence[int]) -> Nep:
-        """The same for some species in another order, by their places."""
+        """The same for some species in another order, by their places.
+
+        Raises:
+            ValueError: a model with charges whose largest radial cutoff is one of other species.
+        """
         chosen = list(species)
+        if (
+            self.charge_mode
+            and self.cut_radial[np.ix_(chosen, chosen)].max() < self.cut_radial.max()
+        ):
+            raise ValueError(
+                "found charges that are screened by the largest radial cutoff, which is of an "
+                "element to be left out; keep that element"
+            )
         pairs = np.ix_(chosen, chosen)
         return replace(
             self,
@@ -132,6 +154,7 @@ class Nep:
             c_radial=self.c_radial[pairs],
             c_angular=self.c_angular[pairs],
             zbl=None if self.zbl is None else self.zbl[pairs],
+            charge=None if self.charge is None else self.charge[chosen],
         )
 
 
@@ -139,7 +162,7 @@ def read_nep(path: str | PathLike[str]) -> Nep:
     """Read nep.txt of GPUMD, NEP_CPU or MatPL.
 
     Raises:
-        ValueError: it is damaged or no local potential; the text has the line.
+        ValueError: it is damaged or no potential; the text has the line.
         OSError: it cannot be read.
     """
     return parse_nep(Path(path).read_bytes())
@@ -184,6 +207,9 @@ def of_network(network: native.Network) -> Nep:
         zbl=p.get("zbl_table"),
         zbl_line=tuple(p["zbl_line"].tolist()) if "zbl_line" in p else (),
         neighbors=(int(neighbors[0]), int(neighbors[1])),
+        charge_mode=int(p.get("charge_mode", 0)),
+        charge=p.get("charge"),
+        root_epsilon=float(p.get("root_epsilon", 1.0)),
         **{
             name: p[name]
             for name in ("cut_radial", "cut_angular", "last", "shift", "c_radial", "q_scaler")
@@ -205,6 +231,9 @@ def _shifted_by_neurons(model: Nep) -> Nep:
     """The same model without shifts: one more neuron is tanh(20), which is 1 in float64."""
     *others, (weight, bias) = model.layers
     s, _, width = weight.shape
+    charge = model.charge
+    if charge is not None:
+        charge = np.concatenate([charge, np.zeros((s, 1))], axis=1)
     weight = np.concatenate([weight, np.zeros((s, 1, width))], axis=1)
     bias = np.concatenate([bias, np.full((s, 1), 20.0)], axis=1)
     return replace(
@@ -212,6 +241,7 @@ def _shifted_by_neurons(model: Nep) -> Nep:
         layers=(*others, (weight, bias)),
         last=np.concatenate([model.last, model.shift[:, None]], axis=1),
         shift=np.zeros(s),
+        charge=charge,
     )
 
 
@@ -256,7 +286,8 @@ def nep_text(model: Nep, version: int = 5) -> bytes:
     flags = [int(name in model.invariants) for name in INVARIANTS]
     flags[0] *= 2  # what older programs expect
     flags = flags[: max([2, *(n for n, flag in enumerate(flags, 1) if flag)])]
-    head = [[f"nep{version}{'_zbl' * zbl}{temperature}", s, *names]]
+    charges = f"_charge{model.charge_mode}" if model.charge_mode else ""
+    head = [[f"nep{version}{'_zbl' * zbl}{temperature}{charges}", s, *names]]
     head += [["zbl", *model.zbl_line]] * zbl
     head += [["cutoff", *own_cutoffs.ravel().tolist(), *model.neighbors]]
     (nradial, kradial), (nangular, kangular) = model.c_radial.shape[2:], model.c_angular.shape[2:]
@@ -269,7 +300,12 @@ def nep_text(model: Nep, version: int = 5) -> bytes:
     for a in range(s):
         for weight, bias in model.layers:
             numbers += [weight[a], -bias[a]]
-        numbers += [model.last[a]] + [shifts[a : a + 1]] * (version == 5)
+        numbers += [model.last[a]]
+        if model.charge is not None:
+            numbers += [model.charge[a]]
+        numbers += [shifts[a : a + 1]] * (version == 5)
+    if model.charge is not None:
+        numbers += [np.array([model.root_epsilon])]
     numbers += [np.array([common])]
     numbers += [c.transpose(2, 3, 0, 1) for c in (model.c_radial, model.c_angular)]
     numbers += [model.q_scaler]

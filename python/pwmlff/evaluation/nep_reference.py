@@ -9,25 +9,31 @@ For edges r = x_j - x_i of length r from a center of element a to a neighbor of 
 - q_n(l1 l2 l3) = sum of Wigner's 3j symbol times A_nl1m1 A_nl2m2 A_nl3m3, for (222), (112), (123),
   (233) and (134); q_n(1111) = 7/15 q_n1^2
 - E_i is a network of these times q_scaler, one for each element, plus half of ZBL of each pair
+- models with charges: as kernels/families/nep/network.h has them, by a plain sum of Ewald
 
 Energies are in eV and lengths in angstrom. Forces are -dE/dx; virials are -r (x) dE/dr.
 
 Sources: Fan et al. 2021, doi:10.1103/PhysRevB.104.104309; Fan et al. 2022, doi:10.1063/5.0106617;
 Song et al. 2024, doi:10.1038/s41467-024-54554-x; Liu et al. 2023,
-doi:10.1103/PhysRevB.108.054312 (ZBL).
+doi:10.1103/PhysRevB.108.054312 (ZBL); Ewald 1921, doi:10.1002/andp.19213690304.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from math import factorial, pi, sqrt
+from math import erfc, factorial, pi, sqrt
 
 import numpy as np
 from ase import Atoms
 from numpy.polynomial.chebyshev import chebder, chebvander
 
 from pwmlff.evaluation.nep_file import INVARIANTS, Nep
-from pwmlff.evaluation.structures import neighbor_list, require_elements, require_finite
+from pwmlff.evaluation.structures import (
+    neighbor_list,
+    require_elements,
+    require_finite,
+    require_periodic,
+)
 
 Array = np.ndarray
 
@@ -45,6 +51,8 @@ class NepResult:
     virial: Array  # [3, 3] eV, -sum over edges of r (x) dE/dr, the sign of LAMMPS
     centroid_virials: Array  # [n, 3, 3] the same, each edge at its neighbor
     descriptors: Array  # [n, D] times q_scaler
+    charges: Array | None = None  # [n] e
+    born: Array | None = None  # [n, 3, 3] e, d(dipole moment)/dx
 
 
 def _harmonics(largest: int, u: Array) -> tuple[list[Array], list[Array]]:
@@ -131,20 +139,65 @@ def _zbl(table: Array, z1: Array, z2: Array, r: Array) -> tuple[Array, Array]:
     return bare * switch, slope * switch + bare * slope_switch
 
 
-def _networks(model: Nep, species: Array, y: Array) -> tuple[Array, Array]:
-    """Energies [n] of descriptors y [n, D], and their derivatives by y."""
+def _networks(model: Nep, last: Array, species: Array, y: Array) -> tuple[Array, Array]:
+    """Outputs [n] of descriptors y [n, D] by the last layer [S, width], and their slopes by y."""
     energy, slope = np.zeros(len(y)), np.zeros_like(y)
     for s in range(len(model.elements)):
         rows = np.flatnonzero(species == s)
         hidden = [y[rows]]
         for weight, bias in model.layers:
             hidden.append(np.tanh(hidden[-1] @ weight[s].T + bias[s]))
-        energy[rows] = hidden[-1] @ model.last[s] + model.shift[s]
-        back = np.tile(model.last[s], (len(rows), 1))
+        energy[rows] = hidden[-1] @ last[s]
+        back = np.tile(last[s], (len(rows), 1))
         for (weight, _), output in zip(model.layers[::-1], hidden[:0:-1], strict=True):
             back = (back * (1 - output**2)) @ weight[s]
         slope[rows] = back
     return energy, slope
+
+
+def _coulomb(
+    model: Nep, q: Array, atoms: Atoms, pairs: tuple[Array, Array, Array], largest_wave: float
+) -> tuple[Array, Array, Array]:
+    """Potentials [n], and at fixed charges forces [n, 3] and virials of atoms [n, 3, 3].
+
+    Args:
+        q: [n] charges, e.
+        pairs: i, j and r_ij of real space, each from both ends.
+        largest_wave: as of evaluate_nep.
+
+    Raises:
+        ValueError: the structure is not periodic in all directions.
+    """
+    require_periodic(atoms)
+    i, j, vectors = pairs
+    cell, x, alpha = np.asarray(atoms.cell), atoms.positions, pi / model.cut_radial.max()
+    longest = largest_wave * alpha
+    most = (longest / (2 * pi) * np.linalg.norm(cell, axis=1)).astype(int)
+    steps = np.stack(np.meshgrid(*(np.arange(-m, m + 1) for m in most), indexing="ij"), axis=-1)
+    lattice = steps.reshape(-1, 3) @ (2 * pi * np.linalg.inv(cell).T)
+    k2 = (lattice**2).sum(axis=1)
+    keep = (k2 < longest**2) & steps.reshape(-1, 3).any(axis=1)
+    lattice, k2 = lattice[keep], k2[keep]
+    potential, forces, virials = np.zeros(len(q)), np.zeros_like(x), np.zeros((len(q), 3, 3))
+    for some in np.array_split(np.arange(len(k2)), len(k2) * len(q) // 10**6 + 1):
+        k, square = lattice[some], k2[some]
+        g = COULOMB * 2 * pi / atoms.get_volume() * np.exp(-square / (4 * alpha**2)) / square
+        wave = np.exp(1j * (x @ k.T))
+        term = 2 * g * (q @ wave).conj() * wave
+        potential += term.real.sum(axis=1)
+        forces += q[:, None] * (term.imag @ k)
+        shape = np.eye(3) - np.einsum("k,ka,kb->kab", 2 / square + 0.5 / alpha**2, k, k)
+        virials += np.einsum("i,ik,kab->iab", q / 2, term.real, shape)
+    if model.charge_mode == 1:
+        r = np.linalg.norm(vectors, axis=1)
+        screened = np.array([erfc(t) for t in alpha * r]) / r
+        slope = -(screened + 2 * alpha / sqrt(pi) * np.exp(-((alpha * r) ** 2))) / r
+        np.add.at(potential, i, COULOMB * q[j] * screened)
+        potential -= 2 * COULOMB * alpha / sqrt(pi) * q
+        pull = (COULOMB * q[i] * q[j] * slope / r)[:, None] * vectors
+        np.add.at(forces, i, pull)
+        np.add.at(virials, i, -vectors[:, :, None] * pull[:, None, :] / 2)
+    return potential, forces, virials
 
 
 def _angular_blocks(model: Nep, moments: list[Array]) -> tuple[list[Array], list[dict[int, Array]]]:
@@ -177,11 +230,14 @@ def _angular_blocks(model: Nep, moments: list[Array]) -> tuple[list[Array], list
     return blocks, slopes
 
 
-def evaluate_nep(model: Nep, atoms: Atoms, temperature: float = 0.0) -> NepResult:
+def evaluate_nep(
+    model: Nep, atoms: Atoms, temperature: float = 0.0, largest_wave: float = 2 * pi
+) -> NepResult:
     """Energies, forces and virials of a structure, of any cell and periodicity.
 
     Args:
         temperature: K, for models that have it as a descriptor.
+        largest_wave: of reciprocal lattice vectors of models with charges, in units of alpha.
 
     Raises:
         ValueError: an element that the model does not know, or a structure or a result that is not
@@ -210,24 +266,47 @@ def evaluate_nep(model: Nep, atoms: Atoms, temperature: float = 0.0) -> NepResul
     blocks, block_slopes = _angular_blocks(model, moments)
     every = [radial, *blocks, *[np.full((n, 1), temperature)] * model.temperature]
     descriptors = np.concatenate(every, axis=1) * model.q_scaler
-    energy, slope = _networks(model, species, descriptors)
-    radial_slope, *parts = np.split(
-        slope * model.q_scaler, np.cumsum([block.shape[1] for block in every])[:-1], axis=1
-    )
 
-    edge_slope = np.zeros_like(vectors)  # dE_i/dr_ij
-    length_slope = (radial_slope[i[first]] * slope_g).sum(axis=1)
-    edge_slope[first] += length_slope[:, None] * u[first]
-    for degree in range(1, largest + 1):
-        moment_slope = np.zeros_like(moments[degree])
-        for part, block_slope in zip(parts, block_slopes, strict=False):
-            if degree in block_slope:
-                moment_slope += part[:, :, None] * block_slope[degree]
-        rows = moment_slope[i[second]]
-        length_slope = np.einsum("en,enm,em->e", slope_h, rows, y[degree]).real
-        sphere_slope = np.einsum("en,enm,emc->ec", h, rows, gradient_y[degree]).real
-        sphere_slope -= (sphere_slope * u[second]).sum(axis=1)[:, None] * u[second]
-        edge_slope[second] += length_slope[:, None] * u[second] + sphere_slope / r[second, None]
+    def by_edges(slope: Array) -> Array:
+        """From slopes by the descriptors of i to those by r_ij."""
+        radial_slope, *parts = np.split(
+            slope * model.q_scaler, np.cumsum([block.shape[1] for block in every])[:-1], axis=1
+        )
+        edge_slope = np.zeros_like(vectors)
+        length_slope = (radial_slope[i[first]] * slope_g).sum(axis=1)
+        edge_slope[first] += length_slope[:, None] * u[first]
+        for degree in range(1, largest + 1):
+            moment_slope = np.zeros_like(moments[degree])
+            for part, block_slope in zip(parts, block_slopes, strict=False):
+                if degree in block_slope:
+                    moment_slope += part[:, :, None] * block_slope[degree]
+            rows = moment_slope[i[second]]
+            length_slope = np.einsum("en,enm,em->e", slope_h, rows, y[degree]).real
+            sphere_slope = np.einsum("en,enm,emc->ec", h, rows, gradient_y[degree]).real
+            sphere_slope -= (sphere_slope * u[second]).sum(axis=1)[:, None] * u[second]
+            edge_slope[second] += length_slope[:, None] * u[second] + sphere_slope / r[second, None]
+        return edge_slope
+
+    energy, slope = _networks(model, model.last, species, descriptors)
+    energy += model.shift[species]
+    edge_slope = by_edges(slope)  # dE_i/dr_ij
+    forces, virials = np.zeros((n, 3)), np.zeros((n, 3, 3))
+    charges = born = None
+    if model.charge is not None and n:
+        raw, slope = _networks(model, model.charge, species, descriptors)
+        charges = raw - raw.mean()
+        real = r < model.cut_radial[pair]  # pairs of real space
+        potential, forces, virials = _coulomb(
+            model, charges, atoms, (i[real], j[real], vectors[real]), largest_wave
+        )
+        energy += charges * potential / 2
+        charge_slope = by_edges(slope)
+        edge_slope += (potential - potential.mean())[i, None] * charge_slope
+        born = np.einsum("i,ab->iab", charges, np.eye(3))
+        dipole = vectors[:, :, None] * charge_slope[:, None, :] / 2
+        np.add.at(born, i, dipole)
+        np.add.at(born, j, -dipole)
+        born *= model.root_epsilon
     if model.zbl is not None:
         reach = np.minimum(model.zbl[..., 1], model.cut_angular)
         hit = np.flatnonzero(r < reach[pair])
@@ -236,9 +315,17 @@ def evaluate_nep(model: Nep, atoms: Atoms, temperature: float = 0.0) -> NepResul
         np.add.at(energy, i[hit], 0.5 * value)
         edge_slope[hit] += (0.5 * length_slope)[:, None] * u[hit]
 
-    forces, virials = np.zeros((n, 3)), np.zeros((n, 3, 3))
     np.add.at(forces, i, edge_slope)
     np.add.at(forces, j, -edge_slope)
     np.add.at(virials, j, -vectors[:, :, None] * edge_slope[:, None, :])
     require_finite(energy, forces)
-    return NepResult(float(energy.sum()), energy, forces, virials.sum(axis=0), virials, descriptors)
+    return NepResult(
+        float(energy.sum()),
+        energy,
+        forces,
+        virials.sum(axis=0),
+        virials,
+        descriptors,
+        charges,
+        born,
+    )

@@ -154,4 +154,11 @@ def _of_nep(nep: Nep, atoms: Atoms, elements: Sequence[int] | None) -> Result:
         )
     require_elements(atoms, nep.elements if elements is None else elements)
     result = evaluate_nep(nep, atoms)
-    return Result(float(result.atom_energy.sum()), result.atom_energy, result.forces, result.virial)
+    return Result(
+        float(result.atom_energy.sum()),
+        result.atom_energy,
+        result.forces,
+        result.virial,
+        result.charges,
+        result.born,
+    )

@@ -61,12 +61,32 @@ class Result:
         forces: [n, 3] -dE/dx.
         virial: [3, 3] -dE/dstrain = -sum over edges of r_ij (x) dE/dr_ij, the sign of LAMMPS's
             `virial`: positive for a structure that wants to expand.
+        charges: [n] e, of a model that has them, else None.
+        born: [n, 3, 3] e, of such a model where wanted: Born effective charges, derivatives of the
+            dipole moment (first index) by the position (second).
     """
 
     energy: float
     atom_energy: np.ndarray
     forces: np.ndarray
     virial: np.ndarray
+    charges: np.ndarray | None = None
+    born: np.ndarray | None = None
+
+
+def require_periodic(atoms: Atoms) -> None:
+    """Refuse a structure that charges of a model cannot take: they need periodic boundaries.
+
+    Raises:
+        ValueError: it is not periodic in all directions, or has no volume.
+    """
+    if not all(atoms.pbc) or atoms.cell.rank < 3:
+        raise ValueError(
+            f"the structure is periodic along {atoms.pbc.tolist()} with a cell of rank "
+            f"{atoms.cell.rank}, but the model has charges, whose energy is that of a crystal; "
+            "expected a cell that is periodic in all directions, with vacuum where there is a "
+            "surface"
+        )
 
 
 def require_usable(atoms: Atoms, cutoff: float) -> None:

@@ -47,6 +47,8 @@ SECONDS = 20.0  # that a check of many evaluations may take
 TEMPERATURE = 300.0  # K
 TIME_STEP = 0.5  # fs
 ATOMS = 32  # of a crystal whose dynamics are looked at
+BOX = 12.0, 3.0  # edges, in cutoffs, of boxes for clusters and dimers of models with charges
+NEUTRAL = {"A": 1e-10, "B": 1e-8, "C": 1e-6, "D": 1e-4}  # charge of a box, e
 SEED_OF_CRYSTAL, SEED_OF_CHECKS = 1, 2
 
 
@@ -123,6 +125,8 @@ class Verification:
             "memory-leak": self.memory,
             "thread-safe": self.threads,
         }
+        if self.info.has_charges:
+            checks["charge-neutrality"] = self.neutrality
         if self.labelled:
             checks["labels"] = self.labels
         return {name: partial(self._alone, check) for name, check in checks.items()}
@@ -134,7 +138,17 @@ class Verification:
 
     def cluster(self) -> Atoms:
         """Atoms by chance, and an isolated one."""
-        return random_cluster(self.info.cutoff, self.elements, self.info.limit)
+        return self._cluster_of(self.elements)
+
+    def _cluster_of(self, elements: Sequence[int]) -> Atoms:
+        return self._boxed(random_cluster(self.info.cutoff, elements, self.info.limit), BOX[0])
+
+    def _boxed(self, atoms: Atoms, edge: float) -> Atoms:
+        """The same in a box in which it has no image nearby, where a model has to have one."""
+        if self.info.has_charges:
+            atoms.set_cell([edge * self.info.cutoff] * 3)
+            atoms.pbc = True
+        return atoms
 
     def evaluate(self, atoms: Atoms) -> tuple[float, np.ndarray]:
         """Energy, and forces [n, 3]."""
@@ -163,7 +177,7 @@ class Verification:
         for group in [[z] for z in self.elements] + [self.elements]:
             atoms, _ = crystal(self.info.cutoff, group, self.info.limit)
             structures = [self._rattled(atoms)] if len(atoms) else []
-            structures.append(random_cluster(self.info.cutoff, group, self.info.limit))
+            structures.append(self._cluster_of(group))
             try:
                 results = [self.evaluate(one) for one in structures]
             except ValueError:  # refused, or not finite
@@ -286,7 +300,8 @@ class Verification:
 
     def _dimer(self, pair: tuple[int, int], r: float) -> tuple[float, float]:
         """Energy, and the force that drives the atoms apart."""
-        energy, forces = self.evaluate(Atoms(pair, [(0, 0, 0), (r, 0, 0)]))
+        dimer = self._boxed(Atoms(pair, [(0, 0, 0), (r, 0, 0)]), BOX[1])
+        energy, forces = self.evaluate(dimer)
         return energy, float(forces[1, 0] - forces[0, 0]) / 2
 
     def dimers(self) -> Graded:
@@ -441,6 +456,14 @@ class Verification:
             for one, right in zip(results, wanted[k:] + wanted[:k], strict=True)
         )
         return self.graded(worst, "four threads differ by")
+
+    def neutrality(self) -> Graded:
+        """The charges of a box add up to zero."""
+        worst = max(
+            abs(self.calculator.get_property("charges", atoms).sum())
+            for atoms in (self.crystal, self.cluster())
+        )
+        return Graded(letter(worst, NEUTRAL), f"charges add up to {worst:.1e} e")
 
     def labels(self) -> Graded:
         """Forces against those that the structures bring along."""

@@ -7,6 +7,7 @@
 
 #include "../../../math/sphere.h"
 #include "../../../math/zbl.h"
+#include "charges.h"
 #include "invariants.h"
 #include "neurons.h"
 #include "shell.h"
@@ -126,8 +127,9 @@ template <class T, int NA> class NepWorker : public Worker {
                                   ? 8
                                   : (PWMLFF_REGISTERS - 2) / (NA + 1);
 
-  explicit NepWorker(const PackedNep<T> &model) :
+  NepWorker(const PackedNep<T> &model, Charges<T> *shared) :
       model(model),
+      charges(shared ? std::make_unique<ChargeWorker<T>>(*shared) : nullptr),
       nspecies(model.nspecies),
       npresent(static_cast<int>(model.present.size())),
       nradial(model.nradial),
@@ -155,7 +157,7 @@ template <class T, int NA> class NepWorker : public Worker {
       center.set_stride(2 * NA + harmonics_padded);
       center.moments.reserve(static_cast<std::size_t>(nharmonics + 1) * padded + width);
       center.by_moment.reserve(static_cast<std::size_t>(nharmonics + 1) * padded + width);
-      for (auto *array : {&center.q, &center.by_q}) {
+      for (auto *array : {&center.q, &center.by_q, &center.charge_by_q}) {
         array->reserve(nd_padded);
         array->fill(0);
       }
@@ -164,38 +166,46 @@ template <class T, int NA> class NepWorker : public Worker {
     }
   }
 
-  void run(int, const BlockPlan &plan, const CenterBlock *blocks, int nblocks,
+  void run(int phase, const BlockPlan &plan, const CenterBlock *blocks, int nblocks,
            PartialSums &sums) override
   {
+    if (phase > 0) return charges->run(phase, plan, sums);
+    if (charges) charges->begin(plan, blocks, nblocks, npresent);
     squares.reserve(plan.most_edges);
     for (Center &center : centers) center.reserve(plan.most_edges, npresent);
     for (int k = 0; k < nblocks; ++k) {
       const CenterBlock &b = blocks[k];
       species = model.species[b.species].get();
       for (int c = 0; c < b.count; ++c) describe(*plan.input, plan.order[b.first + c], centers[c]);
-      double energy[block];
+      double energy[block], charge[block];
       const T *q[block];
-      T *by_q[block];
+      T *by_q[block], *charge_by_q[block];
       for (int c = 0; c < block; ++c) {
         q[c] = centers[c].q.get();
         by_q[c] = centers[c].by_q.get();
+        charge_by_q[c] = centers[c].charge_by_q.get();
       }
+      const Neurons<T> &neurons = species->neurons;
       if (b.count == block)
-        species->neurons.template evaluate<block>(q, neuron_scratch.get(), energy, by_q);
+        neurons.template evaluate<block>(q, neuron_scratch.get(), energy, by_q, charge,
+                                         charge_by_q);
       else
         for (int c = 0; c < b.count; ++c)
-          species->neurons.template evaluate<1>(q + c, neuron_scratch.get(), energy + c, by_q + c);
+          neurons.template evaluate<1>(q + c, neuron_scratch.get(), energy + c, by_q + c,
+                                       charge + c, charge_by_q + c);
       for (int c = 0; c < b.count; ++c) {
         const int i = plan.order[b.first + c];
+        if (charges) keep_charge(i, charge[c], centers[c], sums);
         plan.atom_energy[i] = energy[c] + pull_back(i, centers[c], sums);
       }
     }
+    if (charges) charges->count();
   }
 
  private:
   struct Center : Surroundings<T> {
-    Buffer<T> moments, by_moment;    // [(l, m), padded]
-    Buffer<T> q, by_q;               // [ndescriptors]
+    Buffer<T> moments, by_moment;      // [(l, m), padded]
+    Buffer<T> q, by_q, charge_by_q;    // [ndescriptors]
   };
 
   void describe(const Input &input, int i, Center &center)
@@ -350,17 +360,39 @@ template <class T, int NA> class NepWorker : public Worker {
     return energy;
   }
 
+  /// From the slopes by descriptors to those by moments.
+  void pull_back_to_moments(Center &center, T *by_q)
+  {
+    if (!nharmonics) return;
+    model.invariants.backward(center.moments.get(), by_q + nradial, center.by_moment.get());
+    for (int k = 0; k < nharmonics; ++k)
+      for (int n = 0; n < NA; ++n)
+        slopes[k * NA + n] =
+            n < model.invariants.nfunctions ? center.by_moment[k * padded + n] : T(0);
+  }
+
+  /// The charge of a center and its derivatives, for the phases to come.
+  void keep_charge(int i, double charge, Center &center, PartialSums &sums)
+  {
+    charges->open(i, charge);
+    pull_back_to_moments(center, center.charge_by_q.get());
+    for (int b = 0; b < npresent; ++b) {
+      const VectorRun &near = center.near_runs[b], &far = center.far_runs[b];
+      if (near.count + far.count == 0) continue;
+      combine_series(*species->pairs[b], center.charge_by_q.get());
+      back_from_near(center.near, near, charges->reserve(near));
+      charges->close(center.near, near, i, sums);
+      back_from_far(center.far, far, charges->reserve(far));
+      charges->close(center.far, far, i, sums);
+    }
+    charges->close_center();
+  }
+
   /// Forces and virials. @return the energy of ZBL
   double pull_back(int i, Center &center, PartialSums &sums)
   {
     T *const by_q = center.by_q.get();
-    if (nharmonics) {
-      model.invariants.backward(center.moments.get(), by_q + nradial, center.by_moment.get());
-      for (int k = 0; k < nharmonics; ++k)
-        for (int n = 0; n < NA; ++n)
-          slopes[k * NA + n] =
-              n < model.invariants.nfunctions ? center.by_moment[k * padded + n] : T(0);
-    }
+    pull_back_to_moments(center, by_q);
     double own[3] = {}, zbl_energy = 0.0;
     Vec<T> totals[12] = {};    // force on the center, virial
     for (int b = 0; b < npresent; ++b) {
@@ -423,47 +455,53 @@ template <class T, int NA> class NepWorker : public Worker {
     }
   }
 
-  void back_from_far(Shell<T> &shell, const VectorRun &run)
+  /// Gradients of a run stay where Shell::spread() looks for them, or go to `kept`.
+  void back_from_far(Shell<T> &shell, const VectorRun &run, T *kept = nullptr)
   {
     const Vec<T> none[3] = {};
-    const int end = run.begin + run.vectors;
-    int v = run.begin;
-    Vec<T> radial[2];
-    for (; v + 1 < end; v += 2) {
-      radial_derivative<2>(shell, v, radial);
-      shell.keep_gradient(v, radial[0], none);
-      shell.keep_gradient(v + 1, radial[1], none);
-    }
-    if (v < end) {
-      radial_derivative<1>(shell, v, radial);
-      shell.keep_gradient(v, radial[0], none);
-    }
+    for_radial_derivatives(shell, run, [&](int v, Vec<T> radial) {
+      shell.keep_gradient(v, radial, none, place_of(v, run, kept));
+    });
   }
 
-  void back_from_near(Shell<T> &shell, const VectorRun &run)
+  void back_from_near(Shell<T> &shell, const VectorRun &run, T *kept = nullptr)
+  {
+    for_radial_derivatives(shell, run, [&](int v, Vec<T> radial) {
+      back_from_moments(shell, v, radial, place_of(v, run, kept));
+    });
+  }
+
+  static T *place_of(int v, const VectorRun &run, T *kept)
+  {
+    return kept ? kept + 3 * static_cast<std::ptrdiff_t>(v - run.begin) * width : nullptr;
+  }
+
+  /// Call work(vector, dE/dr of the radial part) for those of a run.
+  template <class Work>
+  void for_radial_derivatives(Shell<T> &shell, const VectorRun &run, const Work &work)
   {
     const int end = run.begin + run.vectors;
     int v = run.begin;
     Vec<T> radial[2];
     for (; v + 1 < end; v += 2) {
       radial_derivative<2>(shell, v, radial);
-      back_from_moments(shell, v, radial[0]);
-      back_from_moments(shell, v + 1, radial[1]);
+      work(v, radial[0]);
+      work(v + 1, radial[1]);
     }
     if (v < end) {
       radial_derivative<1>(shell, v, radial);
-      back_from_moments(shell, v, radial[0]);
+      work(v, radial[0]);
     }
   }
 
   /// dE = sum over n, l, m of dE/dA_nlm (dg_n R_lm + g_n dR_lm).
-  void back_from_moments(Shell<T> &shell, int v, Vec<T> radial)
+  void back_from_moments(Shell<T> &shell, int v, Vec<T> radial, T *kept)
   {
     T *const p = shell.vector(v);
     const Vec<T> u[3] = {load(p), load(p + width), load(p + 2 * width)};
     if (nharmonics == 0) {
       const Vec<T> none[3] = {};
-      return shell.keep_gradient(v, radial, none);
+      return shell.keep_gradient(v, radial, none, kept);
     }
     const T *const g = p + Shell<T>::nfields * width, *const dg = g + NA * width,
                    *const y = dg + NA * width;
@@ -490,10 +528,11 @@ template <class T, int NA> class NepWorker : public Worker {
     const Vec<T> inverse = load(p + Shell<T>::inverse * width);
     radial -= (across[0] * u[0] + across[1] * u[1] + across[2] * u[2]) * inverse;
     for (Vec<T> &component : across) component *= inverse;
-    shell.keep_gradient(v, radial, across);
+    shell.keep_gradient(v, radial, across, kept);
   }
 
   const PackedNep<T> &model;
+  const std::unique_ptr<ChargeWorker<T>> charges;    // of a model that has them
   const int nspecies, npresent, nradial, kradial, kangular, nharmonics, harmonics_padded, padded,
       nd_padded;
   const Species<T> *species = nullptr;    // of the block
@@ -510,13 +549,25 @@ template <class T, int NA> class NepWorker : public Worker {
 
 template <class T, int NA> class NepProgram : public Program {
  public:
-  explicit NepProgram(const NepPacking &model) : model(model, NA) {}
-  Worker *make_worker() override { return new NepWorker<T, NA>(model); }
+  explicit NepProgram(const NepPacking &packing) : model(packing, NA)
+  {
+    if (packing.network->charge_mode > 0) charges = std::make_unique<Charges<T>>(*packing.network);
+  }
+  Worker *make_worker() override { return new NepWorker<T, NA>(model, charges.get()); }
   int block_size() const override { return nep_block; }
   std::size_t table_bytes() const override { return 0; }
+  int nphases() const override { return charges ? charges->nphases() : 1; }
+  void begin(const BlockPlan &plan) override
+  {
+    if (charges) charges->begin(plan);
+  }
+  Exchange before(int phase) override { return charges ? charges->before(phase) : Exchange{}; }
+  int exchange_width() const override { return has_charges(); }
+  bool has_charges() const override { return charges != nullptr; }
 
  private:
   const PackedNep<T> model;
+  std::unique_ptr<Charges<T>> charges;
 };
 
 template <class T> Program *make_program_for(const NepPacking &model)

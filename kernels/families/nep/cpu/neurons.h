@@ -97,6 +97,8 @@ template <class T> class Neurons {
       set(bias[1], &network.bias1[static_cast<std::size_t>(species) * h1], h1);
     }
     set(last, &network.last[static_cast<std::size_t>(species) * network.nlast()], network.nlast());
+    if (network.charge_mode > 0)
+      set(to_charge, &network.charge[static_cast<std::size_t>(species) * h0], h0);
   }
 
   /// Numbers of scratch for each center.
@@ -109,8 +111,10 @@ template <class T> class Neurons {
   /// Energies of `C` centers and their derivatives by the descriptors before scaling.
   /// @param q [C] pointers to [ndescriptors], aligned
   /// @param by_q [C] pointers to [ndescriptors rounded up to 4]
+  /// @param charge [C], and charge_by_q likewise; of a model with charges
   template <int C>
-  void evaluate(const T *const *q, T *scratch, double *energy, T *const *by_q) const
+  void evaluate(const T *const *q, T *scratch, double *energy, T *const *by_q, double *charge,
+                T *const *charge_by_q) const
   {
     T *hidden[2][C], *slope[2][C];
     for (int layer = 0; layer < depth; ++layer)
@@ -131,16 +135,21 @@ template <class T> class Neurons {
           store(hidden[layer][c] + o, tanh<T>(load(hidden[layer][c] + o)));
     }
     const int top = depth - 1;
-    for (int c = 0; c < C; ++c) {
+    const auto output = [&](const Buffer<T> &weight, int c) {
       Vec<T> sum_of_lanes{};
       // depth is 1 or 2. NOLINTNEXTLINE(clang-analyzer-security.ArrayBound)
       for (int o = 0; o < weights[top].padded; o += lanes<T>) {
-        const Vec<T> t = load(hidden[top][c] + o), w = load(&last[o]);
+        const Vec<T> t = load(hidden[top][c] + o), w = load(&weight[o]);
         sum_of_lanes += w * t;
         store(slope[top][c] + o, w * (T(1) - t * t));
       }
-      energy[c] = shift + static_cast<double>(sum<T>(sum_of_lanes));
+      return static_cast<double>(sum<T>(sum_of_lanes));
+    };
+    if (to_charge.size() > 0) {
+      for (int c = 0; c < C; ++c) charge[c] = output(to_charge, c);
+      weights[0].template backward<C>(slope[0], charge_by_q);
     }
+    for (int c = 0; c < C; ++c) energy[c] = shift + output(last, c);
     if (depth == 2) {
       weights[1].template backward<C>(slope[1], slope[0]);
       for (int c = 0; c < C; ++c)
@@ -163,7 +172,7 @@ template <class T> class Neurons {
   const int depth;
   const double shift;
   Weights<T> weights[2];
-  Buffer<T> bias[2], last;
+  Buffer<T> bias[2], last, to_charge;
 };
 
 }    // namespace pwmlff::PWMLFF_ISA::nep
