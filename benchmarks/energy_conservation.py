@@ -26,7 +26,7 @@ from pwmlff.report import Failure
 
 LINES = 200  # of the log
 
-INPUT = """{read}pair_style pwmlff {models} engine {engine} precision {precision}
+INPUT = """{read}pair_style pwmlff {models} engine {engine} precision {precision} {words}
 pair_coeff * * {elements}
 velocity all create {temperature} 4711 mom yes rot yes loop geom
 timestep {timestep}
@@ -53,6 +53,7 @@ def main() -> None:
     parser.add_argument("--timestep", type=float, default=0.001, help="ps")
     parser.add_argument("--precision", default="double", choices=("exact", "double", "mixed"))
     parser.add_argument("--engine", default="auto", choices=("auto", "fused", "torchscript"))
+    parser.add_argument("--words", default="", help="more of pair_style, like 'kspace pppm'")
     options = parser.parse_args()
 
     atoms = ase.io.read(options.structure)
@@ -63,7 +64,10 @@ def main() -> None:
         numbers = [atomic_numbers[symbol] for symbol in options.elements.split()]
         lmp.write_data(Path(folder, "structure.data"), atoms, numbers)
         text = INPUT.format(
-            read=lmp.read_command(atoms, "structure.data"),
+            # A mesh wants charges of atoms.
+            read=lmp.read_command(atoms, "structure.data").replace(
+                "read_data", "fix q all property/atom q\nread_data"
+            ),
             before=max(1, steps // 7),
             every=max(1, steps // LINES),
             steps=steps,

@@ -69,6 +69,13 @@ class _Results(ctypes.Structure):
     )  # fmt: skip
 
 
+class _NepFrame(ctypes.Structure):
+    _fields_ = (
+        ("natoms", ctypes.c_int32),
+        *((name, ctypes.c_void_p) for name in ("species", "rij", "j", "count", "x", "cell")),
+    )
+
+
 class _EngineSettings(ctypes.Structure):
     _fields_ = (
         ("precision", ctypes.c_char_p), ("present", ctypes.c_void_p),
@@ -471,20 +478,34 @@ class NepTraining:
     def describe(self, frame: NepFrame, width: int) -> np.ndarray:
         """Descriptors before scaling, [n, width]."""
         q = np.zeros((len(frame), width))
-        _call("nep_training_describe", self._training, *frame.arguments, q)
+        _call("nep_training_describe", self._training, frame.argument, q)
         return q
+
+    def charges(self, frame: NepFrame) -> np.ndarray:
+        """Charges [n] of a model that has them, before their mean is taken off."""
+        charges = np.zeros(len(frame))
+        _call("nep_training_charges", self._training, frame.argument, charges)
+        return charges
 
     def evaluate(self, frame: NepFrame) -> tuple[float, np.ndarray, np.ndarray]:
         """Energy, forces [n, 3] and virial [3, 3]."""
         energy, forces, virial = np.zeros(1), np.zeros((len(frame), 3)), np.zeros((3, 3))
-        _call("nep_training_evaluate", self._training, *frame.arguments, energy, forces, virial)
+        _call("nep_training_evaluate", self._training, frame.argument, energy, forces, virial)
         return float(energy[0]), forces, virial
 
-    def gradient(self, frame: NepFrame, a: float, v: np.ndarray, w: np.ndarray) -> np.ndarray:
-        """The gradient of a E + v . F + w : W by the parameters."""
+    def gradient(
+        self, frame: NepFrame, a: float, v: np.ndarray, w: np.ndarray, neutral: float = 0.0
+    ) -> np.ndarray:
+        """The gradient of a E + v . F + w : W by the parameters.
+
+        Args:
+            frame: the structure.
+            a, v, w: weights.
+            neutral: of the square of the mean charge before it is taken off.
+        """
         result = np.zeros(self.nparameters)
-        rates = ctypes.c_double(a), _array(v), _array(w)
-        _call("nep_training_add_gradient", self._training, *frame.arguments, *rates, result)
+        rates = ctypes.c_double(a), _array(v), _array(w), ctypes.c_double(neutral)
+        _call("nep_training_add_gradient", self._training, frame.argument, *rates, result)
         return result
 
 
@@ -496,16 +517,27 @@ class NepFrame:
         rij: [edges, 3] in the order of centers, then species of neighbors.
         j: [edges] the atom at the other end.
         count: [n, species] edges.
+        positions: [n, 3], and
+        cell: [3, 3] of the box, for models with charges.
     """
 
     def __init__(
-        self, species: np.ndarray, rij: np.ndarray, j: np.ndarray, count: np.ndarray
+        self,
+        species: np.ndarray,
+        rij: np.ndarray,
+        j: np.ndarray,
+        count: np.ndarray,
+        positions: np.ndarray,
+        cell: np.ndarray,
     ) -> None:
-        arrays = (
-            _array(species, np.int32), _array(rij), _array(j, np.int32), _array(count, np.int32)
+        self._arrays = (
+            _array(species, np.int32), _array(rij), _array(j, np.int32), _array(count, np.int32),
+            _array(positions), _array(cell),
         )  # fmt: skip
-        self.arguments = (ctypes.c_int(len(species)), *arrays)
         self._natoms = len(species)
+        addresses = (array.ctypes.data for array in self._arrays)
+        self._frame = _NepFrame(self._natoms, *addresses)
+        self.argument = ctypes.byref(self._frame)
 
     def __len__(self) -> int:
         """How many atoms it has."""

@@ -130,7 +130,7 @@ def test_energy_is_conserved(lammps: Lammps):
 
     charged = text_of("charge 2, zbl")
     model = parse_nep(charged)
-    without = Nep(**{**vars(model), "charge_mode": 0, "charge": None})
+    without = Nep(**{**vars(model), "charge_mode": 0, "last_charge": None})
     assert drift(charged) < 3 * drift(nep_text(without)) + 1e-6
 
 

@@ -130,7 +130,7 @@ def test_energy_of_point_charges(tmp_path: Path):
                   cell=[[0, a / 2, a / 2], [a / 2, 0, a / 2], [a / 2, a / 2, 0]])  # fmt: skip
     (tmp_path / "nep.txt").write_bytes(text)
     found = choose(tmp_path / "nep.txt", "fused").engine(atoms)
-    uncharged = nep_file.Nep(**{**vars(model), "charge_mode": 0, "charge": None})
+    uncharged = nep_file.Nep(**{**vars(model), "charge_mode": 0, "last_charge": None})
     coulomb = found.energy - evaluate_nep(uncharged, atoms).energy
     q = found.charges[0]
     assert abs(q) > 0.05
@@ -183,7 +183,7 @@ def test_writing(text: bytes):
 
 def test_reader(text: bytes):
     found, expected = nep_file.parse_nep(text), parse_nep(text)
-    for name in ("charge_mode", "charge", "root_epsilon", "last", "shift", "c_radial"):
+    for name in ("charge_mode", "last_charge", "root_epsilon", "last", "shift", "c_radial"):
         np.testing.assert_array_equal(getattr(found, name), getattr(expected, name))
 
 
@@ -211,6 +211,6 @@ def test_a_number_is_missing(tmp_path: Path):
 def test_elements_that_set_the_screening():
     """Without the element of the largest cutoff, the others would be screened otherwise."""
     model = parse_nep(random_text(CHARGED["charge 1, cutoffs by element"]))
-    assert len(model.restricted([0]).charge) == 1
+    assert len(model.restricted([0]).last_charge) == 1
     with pytest.raises(ValueError, match="screened by the largest radial cutoff"):
         model.restricted([1])

@@ -7,9 +7,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from scipy.optimize import minimize
 
 from labelled_structures import frames_of, trajectory
-from nep_files import HEADS, random_structure, random_text
+from nep_files import CHARGED, HEADS, random_structure, random_text
 from pwmlff.data import neighbors
 from pwmlff.evaluation import nep_reference
 from pwmlff.evaluation.nep_file import parse_nep, read_nep
@@ -24,6 +25,7 @@ pytestmark = pytest.mark.usefixtures("undrawn")
 ELEMENTS = [10, 18]
 FORM = NepForm((5.0, 4.0), (2, 2), (4, 4), (3, 1, 1), 8)
 BATCH = np.array([3, 0, 2])
+FORMS = {**HEADS, **CHARGED}
 #: What labelled structures do not have, and cutoffs that no program writes.
 NOT_TRAINED = ("temperature", "cutoffs by radii")
 
@@ -60,12 +62,13 @@ def weights(natoms: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     return rng.normal(size=3), rng.normal(size=(natoms, 3)), rng.normal(size=(3, 3, 3))
 
 
-@pytest.mark.parametrize("head", [head for head in HEADS if head not in NOT_TRAINED])
+@pytest.mark.parametrize("head", [head for head in FORMS if head not in NOT_TRAINED])
 def test_all_forms(head: str):
-    model = parse_nep(random_text(HEADS[head]))
+    model = parse_nep(random_text(FORMS[head]))
     structures = [random_structure(list(model.elements), seed=k) for k in range(3)]
     frames, edges = data_of(structures, list(model.elements), model.cutoff)
-    trained, batch = NepModel(model, frames, edges, "float64"), np.arange(3)
+    neutral = 5.0
+    trained, batch = NepModel(model, frames, edges, "float64", neutral=neutral), np.arange(3)
     energies, forces, virials = trained.evaluate(batch)
     results = [nep_reference.evaluate_nep(model, atoms) for atoms in structures]
     size = max(1.0, abs(forces).max())
@@ -84,14 +87,21 @@ def test_all_forms(head: str):
         def s(step: float, direction=direction) -> float:
             trained.parameters = start + step * direction
             energies, forces, virials = trained.evaluate(batch)
-            return (a * energies).sum() + (v * forces).sum() + (w * virials).sum()
+            means = 0.0
+            if model.charge_mode:
+                now = nep._with_parameters(model, trained.parameters)
+                means = sum(
+                    nep_reference.evaluate_nep(now, atoms).mean_charge ** 2 for atoms in structures
+                )
+            parts = a @ energies, (v * forces).sum(), (w * virials).sum(), neutral * means / 3
+            return sum(parts)
 
         near, far = (s(k * 1e-4) - s(-k * 1e-4) for k in (1, 2))
         difference = (8 * near - far) / 12e-4
         scale = max(1.0, abs(gradient[part]).max()) + 1e-3 * size
         assert abs(gradient @ direction - difference) < 1e-6 * scale, name
 
-    single = NepModel(model, frames, edges, "float32")
+    single = NepModel(model, frames, edges, "float32", neutral=neutral)
     single.evaluate(batch)
     assert abs(single.pullback(a, v, w) - gradient).max() < 1e-5 * abs(gradient).max()
 
@@ -219,3 +229,94 @@ def test_settings_that_do_not_go_together(tmp_path: Path):
     ):
         with pytest.raises(Failure, match=words):
             train(structures, ["Ne", "Ar"], tmp_path / words[:5], model="nep", settings=settings)
+
+
+# ---- charges
+
+
+def charged_data(n: int = 6):
+    """Labels of a file with charges, of frames of O and Hf."""
+    model = parse_nep(random_text(CHARGED["charge 2, five"]))
+    structures = [random_structure(ELEMENTS_OF_CHARGES, seed=k) for k in range(n)]
+    results = [nep_reference.evaluate_nep(model, atoms) for atoms in structures]
+    frames = frames_of(structures, [r.energy for r in results], [r.forces for r in results])
+    return frames, neighbors.find_edges(frames, ELEMENTS_OF_CHARGES, 5.0)
+
+
+ELEMENTS_OF_CHARGES = [8, 72]
+
+
+@pytest.mark.parametrize("mode", [1, 2])
+def test_charges_of_a_new_model(mode: int, tmp_path: Path):
+    """Oxygen is the negative one, whatever the numbers by chance are; energies do not tell."""
+    data = charged_data()
+    files = []
+    for seed in range(4):
+        model = initial(replace(FORM, charge=mode), *data, seed=seed)
+        trained = NepModel(model, *data, "float64")
+        path = tmp_path / f"{seed}.txt"
+        trained.save(path, trained.parameters, None)
+        files.append(read_nep(path))
+        atoms = data[0].structure(0)
+        one, two = (nep_reference.evaluate_nep(m, atoms) for m in (model, files[-1]))
+        assert one.energy == pytest.approx(two.energy, abs=1e-10)
+        assert abs(abs(one.charges) - abs(two.charges)).max() < 1e-12
+        structures = [data[0].structure(k) for k in range(5)]
+        charges = [nep_reference.evaluate_nep(files[-1], atoms).charges for atoms in structures]
+        assert sum(c[a.numbers == 8].sum() for c, a in zip(charges, structures, strict=True)) < 0
+        kept = NepModel(model, *data, "float64", keep_signs=True)
+        kept.save(path, kept.parameters, None)
+        assert np.array_equal(read_nep(path).last_charge, model.last_charge)
+
+
+def test_charges_for_a_file_without(tmp_path: Path):
+    data = charged_data()
+    rng = np.random.default_rng(0)
+    without = initial(FORM, *data, seed=1)
+    model = nep.with_charges(without, 2, rng)
+    assert model.charge_mode == 2 and abs(model.last_charge).max() > 0
+    assert nep.with_charges(model, 2, rng) is model
+    with pytest.raises(Failure, match=r"\[nep\] charge is 1, .* has charges of mode 2"):
+        nep.with_charges(model, 1, rng)
+    two = parse_nep(random_text(HEADS["two layers"]))
+    with pytest.raises(Failure, match="two hidden layers"):
+        nep.with_charges(two, 1, rng)
+
+
+def test_frames_without_a_box():
+    data = charged_data(3)
+    data[0].pbc[1, 2] = False
+    model = initial(FORM, *data, seed=1)
+    with pytest.raises(Failure, match=r"frame 1 of .* periodic along \[True, True, False\]"):
+        NepModel(nep.with_charges(model, 1, np.random.default_rng(0)), *data)
+
+
+def test_charges_are_learned(tmp_path: Path):
+    """Those of another model, whose energies and forces are all that is told, by their squares."""
+    data = charged_data(12)
+    teacher = parse_nep(random_text(CHARGED["charge 2, five"]))
+    close = replace(teacher, last_charge=0.7 * teacher.last_charge)
+    trained = NepModel(close, *data, "float64", keep_signs=True)
+    learning = trained.parts(np.arange(len(trained.parameters)))
+    names = dict(zip(trained.names, learning, strict=True))
+    charges = np.concatenate([part for name, part in names.items() if "charge" in name])
+    frames, batch = data[0], np.arange(12)
+
+    def loss(values: np.ndarray) -> tuple[float, np.ndarray]:
+        trained.parameters[charges] = values
+        energies, forces, virials = trained.evaluate(batch)
+        error = forces - frames.forces
+        slope = trained.pullback(0 * energies, 2 * error, 0 * virials)
+        return (error**2).sum(), slope[charges]
+
+    first = loss(trained.parameters[charges])[0]
+    best = minimize(loss, trained.parameters[charges], jac=True, method="L-BFGS-B")
+    assert best.fun < 1e-3 * first
+    found = best.x.reshape(teacher.last_charge.shape)
+    learned = replace(teacher, last_charge=found)
+    for k in range(3):
+        atoms = frames.structure(k)
+        one, two, before = (
+            nep_reference.evaluate_nep(m, atoms).charges for m in (teacher, learned, close)
+        )
+        assert abs(two - one).max() < 0.2 * abs(before - one).max()

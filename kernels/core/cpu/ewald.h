@@ -91,6 +91,14 @@ class ReciprocalLattice {
   {
     return {{sums[0] - sums[1], sums[0] + sums[1]}, {sums[2] + sums[3], sums[3] - sums[2]}};
   }
+  /// The sums that have it.
+  static void set_structure(const Structure &s, double *sums)
+  {
+    sums[0] = 0.5 * (s.re[0] + s.re[1]);
+    sums[1] = 0.5 * (s.re[1] - s.re[0]);
+    sums[2] = 0.5 * (s.im[0] - s.im[1]);
+    sums[3] = 0.5 * (s.im[0] + s.im[1]);
+  }
   /// 2 g of both, as each stands for -k too.
   const double *weights(int pair) const { return &weight[2 * static_cast<std::size_t>(pair)]; }
 
@@ -250,15 +258,18 @@ class EwaldSums {
   }
   /// Of atom k, V.
   double potential(int k) const { return results[place(k)]; }
+  /// Less its derivatives by the phases along the axes, [3].
+  void by_phases(int k, double *to) const
+  {
+    for (int d = 0; d < 3; ++d) to[d] = results[place(k) + static_cast<std::size_t>(d + 1) * chunk];
+  }
   /// -dphi/dx at fixed charges, [3]
   void field(int k, double *to) const
   {
     const double *const axes = lattice->axes();
-    for (int c = 0; c < 3; ++c) {
-      to[c] = 0.0;
-      for (int d = 0; d < 3; ++d)
-        to[c] += axes[3 * d + c] * results[place(k) + static_cast<std::size_t>(d + 1) * chunk];
-    }
+    double by[3];
+    by_phases(k, by);
+    for (int c = 0; c < 3; ++c) to[c] = axes[c] * by[0] + axes[3 + c] * by[1] + axes[6 + c] * by[2];
   }
 
   /// The part of the virial of atom k: sum of 2 g q Re(S* exp(i k.x)) (1 - 2 (..) k (x) k), [9].

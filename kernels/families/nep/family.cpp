@@ -27,7 +27,7 @@ class NepFamilyNetwork : public Network {
     result.has_tables = false;
     if (network.charge_mode > 0) {
       result.screening = network.screening();
-      result.nparameters = network.charge.size() + 1;
+      result.nparameters = 1;    // root_epsilon
     }
     NepNetwork copy(network);
     for (const std::vector<double> *part : copy.learned()) result.nparameters += part->size();

@@ -67,7 +67,7 @@ Arrays nep_arrays(const NepNetwork &network)
   if (!network.unused.empty()) arrays.set("unused", {network.unused.size()}, network.unused);
   if (network.charge_mode > 0) {
     arrays.set("charge_mode", network.charge_mode);
-    arrays.set("charge", {n, static_cast<std::size_t>(network.nhidden0)}, network.charge);
+    arrays.set("last_charge", {n, static_cast<std::size_t>(network.nhidden0)}, network.last_charge);
     arrays.set("root_epsilon", network.root_epsilon);
   }
   arrays.set("neighbors", {2}, {network.neighbors.begin(), network.neighbors.end()});
@@ -99,7 +99,7 @@ NepNetwork nep_of(const Arrays &arrays)
   }
   if (arrays.has("charge_mode")) {
     network.charge_mode = arrays.integer("charge_mode", 1, 2);
-    network.charge = arrays.get("charge", {network.nspecies(), network.nhidden0}).values;
+    network.last_charge = arrays.get("last_charge", {network.nspecies(), network.nhidden0}).values;
     network.root_epsilon = arrays.number("root_epsilon");
     if (network.nhidden1 > 0)
       throw std::runtime_error("has charges and two hidden layers, expected one");

@@ -3,15 +3,38 @@
 #include "nep_training.h"
 
 #include "../../core/cpu/instruction_set.h"
+#include "../../core/virial_terms.h"
 #include "cpu/nep_gradient.h"
 #include "nep_engine.h"
 
 #include <algorithm>
-#include <stdexcept>
+#include <cstddef>
 
 namespace pwmlff {
 
 NepGradient::~NepGradient() = default;
+NepPotentials::~NepPotentials() = default;
+
+namespace {
+
+/// Rows at the ends of edges, and the atoms that they are images of.
+class EdgeEnds : public RowExchange {
+ public:
+  void forward(double *rows, int width) override
+  {
+    for (std::size_t r = 0; r < home.size(); ++r)
+      std::copy_n(rows + static_cast<std::ptrdiff_t>(home[r]) * width, width, rows + r * width);
+  }
+  // Charges alone are exchanged, which are of float64.
+  void forward(float *, int) override {}
+  void reverse(double *, int) override {}
+  void reverse(float *, int) override {}
+  void sum(double *, int) override {}
+
+  std::vector<int> home;    // [nrows]
+};
+
+}    // namespace
 
 struct NepTraining::Parts {
   Parts(const NepNetwork &network, bool single, const std::vector<bool> &present) :
@@ -25,6 +48,7 @@ struct NepTraining::Parts {
   {
     engine = make_nep_engine(network, {single ? Precision::mixed : Precision::exact, present});
     gradient.reset(PWMLFF_IN_USE(make_nep_gradient(network, single, present)));
+    if (network.charge_mode > 0) potentials.reset(PWMLFF_IN_USE(make_nep_potentials(network)));
   }
 
   /// A row for each atom, and one for the end of each edge.
@@ -36,6 +60,7 @@ struct NepTraining::Parts {
     const int nedges = first.back(), nrows = n + nedges;
     x.assign(3 * static_cast<std::size_t>(n), 0.0);
     x.insert(x.end(), frame.rij, frame.rij + 3 * static_cast<std::size_t>(nedges));
+    if (potentials) stand_where_atoms_are(frame);
     species.assign(frame.species, frame.species + n);
     candidate.resize(nedges);
     for (int e = 0; e < nedges; ++e) {
@@ -49,7 +74,27 @@ struct NepTraining::Parts {
     input.species = species.data();
     input.first = first.data();
     input.candidate = candidate.data();
+    if (potentials) {
+      input.cell = frame.cell;
+      input.exchange = &ends;
+      input.node_row = ends.home.data();
+    }
     return input;
+  }
+
+  /// Without charges each atom may be at 0.
+  void stand_where_atoms_are(const NepFrame &frame)
+  {
+    const int n = frame.natoms, nspecies = network.nspecies();
+    ends.home.resize(x.size() / 3);
+    for (int i = 0; i < n; ++i) {
+      ends.home[i] = i;
+      std::copy_n(frame.x + 3 * static_cast<std::ptrdiff_t>(i), 3, &x[3 * i]);
+      for (int e = first[i * nspecies]; e < first[(i + 1) * nspecies]; ++e) {
+        ends.home[n + e] = frame.j[e];
+        for (int c = 0; c < 3; ++c) x[3 * (n + e) + c] += x[3 * i + c];
+      }
+    }
   }
 
   NepNetwork network;
@@ -57,17 +102,15 @@ struct NepTraining::Parts {
   const std::vector<bool> present;
   std::unique_ptr<FusedEngine> engine;
   std::unique_ptr<NepGradient> gradient;
-  std::vector<double> x, velocity;
+  std::unique_ptr<NepPotentials> potentials;    // of a model with charges
+  EdgeEnds ends;
+  std::vector<double> x, velocity, charge, potential;
   std::vector<int> species, first, candidate;
 };
 
 NepTraining::NepTraining(const NepNetwork &network, bool single, const std::vector<bool> &present) :
     parts(std::make_unique<Parts>(network, single, present)), size_(0)
 {
-  if (network.charge_mode > 0)
-    throw std::invalid_argument(
-        "found a NEP with charges, which are not trained here, expected one "
-        "without");
   for (const auto *array : parts->network.learned()) size_ += array->size();
 }
 
@@ -89,6 +132,15 @@ void NepTraining::describe(const NepFrame &frame, double *q)
   parts->gradient->describe(input, parts->velocity.data(), q);
 }
 
+void NepTraining::find_charges(const NepFrame &frame, double *charge)
+{
+  const Input input = parts->rows_of(frame);
+  parts->velocity.assign(3 * static_cast<std::size_t>(input.nrows), 0.0);
+  parts->charge.resize(2 * static_cast<std::size_t>(frame.natoms));
+  parts->gradient->charges(input, parts->velocity.data(), parts->charge.data());
+  for (int i = 0; i < frame.natoms; ++i) charge[i] = parts->charge[2 * i];
+}
+
 double NepTraining::evaluate(const NepFrame &frame, double *force, double *virial)
 {
   const Input input = parts->rows_of(frame);
@@ -103,11 +155,13 @@ double NepTraining::evaluate(const NepFrame &frame, double *force, double *viria
         virial[3 * k + c] += frame.rij[3 * static_cast<std::size_t>(e) + k] * f[c];
     }
   }
+  if (parts->potentials)    // of which edges have a part alone
+    for (int k = 0; k < 9; ++k) virial[virial_component(k)] = result.virial[k];
   return result.energy;
 }
 
 void NepTraining::add_gradient(const NepFrame &frame, double a, const double *v, const double *w,
-                               double *gradient)
+                               double neutral, double *gradient)
 {
   const Input input = parts->rows_of(frame);
   auto &velocity = parts->velocity;
@@ -118,7 +172,21 @@ void NepTraining::add_gradient(const NepFrame &frame, double a, const double *v,
       velocity.push_back(v[3 * static_cast<std::size_t>(frame.j[e]) + c] + w[c] * r[0] +
                          w[3 + c] * r[1] + w[6 + c] * r[2]);
   }
-  parts->gradient->add(input, a, velocity.data(), gradient);
+  const double *potential = nullptr;
+  if (parts->potentials) {
+    parts->charge.resize(2 * static_cast<std::size_t>(frame.natoms));
+    parts->potential.resize(parts->charge.size());
+    parts->gradient->charges(input, velocity.data(), parts->charge.data());
+    double mean = 0.0;
+    for (int i = 0; i < frame.natoms; ++i) mean += parts->charge[2 * i] / frame.natoms;
+    parts->potentials->evaluate(input, velocity.data(), w, parts->charge.data(),
+                                parts->potential.data());
+    // dS has, of each charge, less the rate of its potential.
+    for (int i = 0; i < frame.natoms; ++i)
+      parts->potential[2 * i + 1] -= 2.0 * neutral * mean / frame.natoms;
+    potential = parts->potential.data();
+  }
+  parts->gradient->add(input, a, velocity.data(), potential, gradient);
 }
 
 }    // namespace pwmlff

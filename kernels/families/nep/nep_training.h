@@ -10,8 +10,10 @@
 //   dS/dp = a dE/dp - (dE/dp)'        for each parameter p
 //
 // where ' is the derivative as each r_ij moves at the rate t_ij = v_j - v_i + w^T r_ij. dE/dp and
-// its derivative come out of one pass in numbers with a derivative. q_scaler and ZBL are fixed. The
-// formulas of E are those of network.h.
+// its derivative come out of one pass in numbers with a derivative. q_scaler, ZBL and root_epsilon
+// are fixed. The formulas of E are those of network.h. With charges c_i(p), dE/dp of the Coulomb
+// energy is the sum of phi_i dc_i/dp, and (dE/dp)' that of phi_i (dc_i/dp)' + phi_i' dc_i/dp, for
+// which another pass comes first (cpu/charge_rates.h).
 
 #pragma once
 
@@ -32,6 +34,9 @@ struct NepFrame {
   const double *rij = nullptr;              // [nedges, 3] angstrom
   const std::int32_t *j = nullptr;          // [nedges] atom at the other end
   const std::int32_t *count = nullptr;      // [natoms, nspecies] edges
+  // For models with charges:
+  const double *x = nullptr;       // [natoms, 3] angstrom
+  const double *cell = nullptr;    // [3, 3] edges of the box, row by row
 };
 
 /// Keeps its scratch between calls: not for two threads at once.
@@ -50,6 +55,10 @@ class PWMLFF_KERNELS_API NepTraining {
   /// @param q [natoms, ndescriptors] out, before scaling
   void describe(const NepFrame &frame, double *q);
 
+  /// Of a model with charges.
+  /// @param charge [natoms] out, e, before their mean is taken off
+  void find_charges(const NepFrame &frame, double *charge);
+
   /// @param force   [natoms, 3] out, eV/angstrom
   /// @param virial  [3, 3] out, eV
   /// @return the energy, eV
@@ -57,9 +66,11 @@ class PWMLFF_KERNELS_API NepTraining {
 
   /// @param v         [natoms, 3]
   /// @param w         [3, 3], whose first index is that of r
+  /// @param neutral   S has, too, this times the square of the mean of the charges before it is
+  ///                  taken off
   /// @param gradient  [size()] dS/dparameters is added
   void add_gradient(const NepFrame &frame, double a, const double *v, const double *w,
-                    double *gradient);
+                    double neutral, double *gradient);
 
  private:
   struct Parts;

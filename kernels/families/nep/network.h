@@ -22,7 +22,7 @@
 //
 // Models with charges (mode 1 or 2) have besides, for a box that is periodic along all edges:
 //
-//   c_i     = charge . h                                      in e, h the hidden layer of E_i
+//   c_i     = last_charge . h                                    in e, h the hidden layer of E_i
 //   q_i     = c_i - mean of all c of the box
 //   alpha   = pi / (the largest radial cutoff)
 //   E_k     = K 2 pi/V sum over k of exp(-k^2/4 alpha^2)/k^2 |S(k)|^2,  S = sum of q_i exp(i k.x_i)
@@ -92,9 +92,9 @@ struct NepNetwork {
   std::vector<double> shift;      // [nspecies] eV, added
 
   // Of models with charges, which have one hidden layer.
-  int charge_mode = 0;           // 1 or 2; 0: there are none
-  std::vector<double> charge;    // [nspecies, nhidden0]
-  double root_epsilon = 1.0;     // square root of the electronic dielectric constant
+  int charge_mode = 0;                // 1 or 2; 0: there are none
+  std::vector<double> last_charge;    // [nspecies, nhidden0]
+  double root_epsilon = 1.0;          // square root of the electronic dielectric constant
 
   // [nspecies, nspecies, 10] inner and outer radius, and a, b of four terms, for each pair,
   // symmetric; empty without ZBL
@@ -166,9 +166,9 @@ struct NepNetwork {
   }
 
   /// The arrays that are learned, in the order of a vector of all parameters and of a gradient.
-  std::array<std::vector<double> *, 8> learned()
+  std::array<std::vector<double> *, 9> learned()
   {
-    return {&weight0, &bias0, &weight1, &bias1, &last, &shift, &c_radial, &c_angular};
+    return {&weight0, &bias0, &weight1, &bias1, &last, &shift, &c_radial, &c_angular, &last_charge};
   }
 };
 

@@ -224,7 +224,7 @@ double PlainNep::energy_of_network(int species)
 double PlainNep::charge_of_network(int species)
 {
   const NepNetwork &net = network_;
-  const double *weight = &net.charge[species * hidden0.size()];
+  const double *weight = &net.last_charge[species * hidden0.size()];
   pull_back(&net.weight0[species * hidden0.size() * q.size()], hidden0, weight, charge_slope);
   for (std::size_t d = 0; d < q.size(); ++d) charge_slope[d] *= net.q_scaler[d];
   return std::inner_product(hidden0.begin(), hidden0.end(), weight, 0.0);

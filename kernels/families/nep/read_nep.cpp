@@ -495,7 +495,7 @@ void take_networks(Numbers &numbers, NepNetwork &network, bool bias_of_each)
       numbers.append(network.bias1, h1, -1.0);
     }
     numbers.append(network.last, network.nlast());
-    if (network.charge_mode > 0) numbers.append(network.charge, h);
+    if (network.charge_mode > 0) numbers.append(network.last_charge, h);
     if (network.version == 5) network.shift[s] = -*numbers.next++;
   }
   if (network.charge_mode > 0) network.root_epsilon = *numbers.next++;

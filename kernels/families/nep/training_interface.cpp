@@ -39,33 +39,38 @@ int pwmlff_nep_training_set(pwmlff_nep_training *training, const double *paramet
   return succeeds(work) ? 0 : -1;
 }
 
-int pwmlff_nep_training_describe(pwmlff_nep_training *training, int natoms, const int32_t *species,
-                                 const double *rij, const int32_t *j, const int32_t *count,
+static pwmlff::NepFrame frame_of(const pwmlff_nep_frame &frame)
+{
+  return {frame.natoms, frame.species, frame.rij, frame.j, frame.count, frame.x, frame.cell};
+}
+
+int pwmlff_nep_training_describe(pwmlff_nep_training *training, const pwmlff_nep_frame *frame,
                                  double *descriptors)
 {
-  const auto work = [&] {
-    training->training.describe({natoms, species, rij, j, count}, descriptors);
-  };
+  const auto work = [&] { training->training.describe(frame_of(*frame), descriptors); };
   return succeeds(work) ? 0 : -1;
 }
 
-int pwmlff_nep_training_evaluate(pwmlff_nep_training *training, int natoms, const int32_t *species,
-                                 const double *rij, const int32_t *j, const int32_t *count,
+int pwmlff_nep_training_charges(pwmlff_nep_training *training, const pwmlff_nep_frame *frame,
+                                double *charge)
+{
+  const auto work = [&] { training->training.find_charges(frame_of(*frame), charge); };
+  return succeeds(work) ? 0 : -1;
+}
+
+int pwmlff_nep_training_evaluate(pwmlff_nep_training *training, const pwmlff_nep_frame *frame,
                                  double *energy, double *force, double *virial)
 {
-  const auto work = [&] {
-    *energy = training->training.evaluate({natoms, species, rij, j, count}, force, virial);
-  };
+  const auto work = [&] { *energy = training->training.evaluate(frame_of(*frame), force, virial); };
   return succeeds(work) ? 0 : -1;
 }
 
-int pwmlff_nep_training_add_gradient(pwmlff_nep_training *training, int natoms,
-                                     const int32_t *species, const double *rij, const int32_t *j,
-                                     const int32_t *count, double a, const double *v,
-                                     const double *w, double *gradient)
+int pwmlff_nep_training_add_gradient(pwmlff_nep_training *training, const pwmlff_nep_frame *frame,
+                                     double a, const double *v, const double *w, double neutral,
+                                     double *gradient)
 {
   const auto work = [&] {
-    training->training.add_gradient({natoms, species, rij, j, count}, a, v, w, gradient);
+    training->training.add_gradient(frame_of(*frame), a, v, w, neutral, gradient);
   };
   return succeeds(work) ? 0 : -1;
 }

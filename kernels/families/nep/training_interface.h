@@ -28,23 +28,33 @@ PWMLFF_KERNELS_API uint64_t pwmlff_nep_training_size(const pwmlff_nep_training *
 PWMLFF_KERNELS_API int pwmlff_nep_training_set(pwmlff_nep_training *training,
                                                const double *parameters);
 
+/// NepFrame; x and cell may be null for models without charges.
+struct pwmlff_nep_frame {
+  int32_t natoms;
+  const int32_t *species;
+  const double *rij;
+  const int32_t *j, *count;
+  const double *x, *cell;
+};
+
 /// @param descriptors  [natoms, descriptors] out, before scaling
 /// @return 0, or -1 for an error
-PWMLFF_KERNELS_API int pwmlff_nep_training_describe(pwmlff_nep_training *training, int natoms,
-                                                    const int32_t *species, const double *rij,
-                                                    const int32_t *j, const int32_t *count,
+PWMLFF_KERNELS_API int pwmlff_nep_training_describe(pwmlff_nep_training *training,
+                                                    const pwmlff_nep_frame *frame,
                                                     double *descriptors);
+/// @param charge  [natoms] out, of a model with charges
+/// @return 0, or -1 for an error
+PWMLFF_KERNELS_API int pwmlff_nep_training_charges(pwmlff_nep_training *training,
+                                                   const pwmlff_nep_frame *frame, double *charge);
 /// @param energy, force, virial  [1], [natoms, 3], [3, 3] out
 /// @return 0, or -1 for an error
-PWMLFF_KERNELS_API int pwmlff_nep_training_evaluate(pwmlff_nep_training *training, int natoms,
-                                                    const int32_t *species, const double *rij,
-                                                    const int32_t *j, const int32_t *count,
-                                                    double *energy, double *force, double *virial);
+PWMLFF_KERNELS_API int pwmlff_nep_training_evaluate(pwmlff_nep_training *training,
+                                                    const pwmlff_nep_frame *frame, double *energy,
+                                                    double *force, double *virial);
 /// @param gradient  [size] added to
 /// @return 0, or -1 for an error
-PWMLFF_KERNELS_API int pwmlff_nep_training_add_gradient(pwmlff_nep_training *training, int natoms,
-                                                        const int32_t *species, const double *rij,
-                                                        const int32_t *j, const int32_t *count,
-                                                        double a, const double *v, const double *w,
-                                                        double *gradient);
+PWMLFF_KERNELS_API int pwmlff_nep_training_add_gradient(pwmlff_nep_training *training,
+                                                        const pwmlff_nep_frame *frame, double a,
+                                                        const double *v, const double *w,
+                                                        double neutral, double *gradient);
 }

@@ -50,7 +50,7 @@ class Nep:
         zbl_line: the values of the line zbl; (0, 0) where zbl is in the file pair by pair.
         neighbors: largest numbers of neighbors, radial and angular, that the file records.
         charge_mode: 1 or 2 of a model with charges (families/nep/network.h), else 0.
-        charge: [S, width of the hidden layer] e, of such a model.
+        last_charge: [S, width of the hidden layer] e, likewise that gives the charges.
         root_epsilon: square root of its electronic dielectric constant.
     """
 
@@ -70,7 +70,7 @@ class Nep:
     zbl_line: tuple[float, ...] = ()
     neighbors: tuple[int, int] = (500, 200)
     charge_mode: int = 0
-    charge: Array | None = None
+    last_charge: Array | None = None
     root_epsilon: float = 1.0
 
     @property
@@ -94,6 +94,8 @@ class Nep:
         others = {name: getattr(self, name) for name in ("last", "shift", "c_radial", "c_angular")}
         if not self.largest_degree:
             del others["c_angular"]
+        if self.last_charge is not None:
+            others["last_charge"] = self.last_charge
         return {**layers, **others}
 
     def contents(self) -> bytes:
@@ -111,10 +113,8 @@ class Nep:
         }
         if self.zbl is not None:
             numbers |= {"zbl_table": self.zbl, "zbl_line": self.zbl_line}
-        if self.charge is not None:
-            numbers |= {
-                name: getattr(self, name) for name in ("charge_mode", "charge", "root_epsilon")
-            }
+        if self.last_charge is not None:
+            numbers |= {name: getattr(self, name) for name in ("charge_mode", "root_epsilon")}
         return arrays.written("nep", numbers)
 
     @property
@@ -154,7 +154,7 @@ class Nep:
             c_radial=self.c_radial[pairs],
             c_angular=self.c_angular[pairs],
             zbl=None if self.zbl is None else self.zbl[pairs],
-            charge=None if self.charge is None else self.charge[chosen],
+            last_charge=None if self.last_charge is None else self.last_charge[chosen],
         )
 
 
@@ -208,7 +208,7 @@ def of_network(network: native.Network) -> Nep:
         zbl_line=tuple(p["zbl_line"].tolist()) if "zbl_line" in p else (),
         neighbors=(int(neighbors[0]), int(neighbors[1])),
         charge_mode=int(p.get("charge_mode", 0)),
-        charge=p.get("charge"),
+        last_charge=p.get("last_charge"),
         root_epsilon=float(p.get("root_epsilon", 1.0)),
         **{
             name: p[name]
@@ -231,7 +231,7 @@ def _shifted_by_neurons(model: Nep) -> Nep:
     """The same model without shifts: one more neuron is tanh(20), which is 1 in float64."""
     *others, (weight, bias) = model.layers
     s, _, width = weight.shape
-    charge = model.charge
+    charge = model.last_charge
     if charge is not None:
         charge = np.concatenate([charge, np.zeros((s, 1))], axis=1)
     weight = np.concatenate([weight, np.zeros((s, 1, width))], axis=1)
@@ -241,7 +241,7 @@ def _shifted_by_neurons(model: Nep) -> Nep:
         layers=(*others, (weight, bias)),
         last=np.concatenate([model.last, model.shift[:, None]], axis=1),
         shift=np.zeros(s),
-        charge=charge,
+        last_charge=charge,
     )
 
 
@@ -301,10 +301,10 @@ def nep_text(model: Nep, version: int = 5) -> bytes:
         for weight, bias in model.layers:
             numbers += [weight[a], -bias[a]]
         numbers += [model.last[a]]
-        if model.charge is not None:
-            numbers += [model.charge[a]]
+        if model.last_charge is not None:
+            numbers += [model.last_charge[a]]
         numbers += [shifts[a : a + 1]] * (version == 5)
-    if model.charge is not None:
+    if model.last_charge is not None:
         numbers += [np.array([model.root_epsilon])]
     numbers += [np.array([common])]
     numbers += [c.transpose(2, 3, 0, 1) for c in (model.c_radial, model.c_angular)]

@@ -53,6 +53,7 @@ class NepResult:
     descriptors: Array  # [n, D] times q_scaler
     charges: Array | None = None  # [n] e
     born: Array | None = None  # [n, 3, 3] e, d(dipole moment)/dx
+    mean_charge: float = 0.0  # e, that was taken off
 
 
 def _harmonics(largest: int, u: Array) -> tuple[list[Array], list[Array]]:
@@ -291,10 +292,11 @@ def evaluate_nep(
     energy += model.shift[species]
     edge_slope = by_edges(slope)  # dE_i/dr_ij
     forces, virials = np.zeros((n, 3)), np.zeros((n, 3, 3))
-    charges = born = None
-    if model.charge is not None and n:
-        raw, slope = _networks(model, model.charge, species, descriptors)
-        charges = raw - raw.mean()
+    charges, born, mean = None, None, 0.0
+    if model.last_charge is not None and n:
+        raw, slope = _networks(model, model.last_charge, species, descriptors)
+        mean = float(raw.mean())
+        charges = raw - mean
         real = r < model.cut_radial[pair]  # pairs of real space
         potential, forces, virials = _coulomb(
             model, charges, atoms, (i[real], j[real], vectors[real]), largest_wave
@@ -319,13 +321,7 @@ def evaluate_nep(
     np.add.at(forces, j, -edge_slope)
     np.add.at(virials, j, -vectors[:, :, None] * edge_slope[:, None, :])
     require_finite(energy, forces)
+    total = virials.sum(axis=0)
     return NepResult(
-        float(energy.sum()),
-        energy,
-        forces,
-        virials.sum(axis=0),
-        virials,
-        descriptors,
-        charges,
-        born,
+        float(energy.sum()), energy, forces, total, virials, descriptors, charges, born, mean
     )

@@ -16,7 +16,7 @@ from ase import Atoms
 
 from pwmlff.evaluation import archive, model_file
 from pwmlff.evaluation.engine import choose
-from pwmlff.evaluation.structures import random_cluster
+from pwmlff.evaluation.structures import CLUSTER_BOX, in_box, random_cluster
 
 SELF_TEST = "self-test.json"
 #: Of each cluster: the seed, and the shortest distance in cutoffs.
@@ -50,10 +50,12 @@ class Change(NamedTuple):
 
 def clusters(info: model_file.ModelInfo) -> list[Atoms]:
     """Structures that a model takes, with all of its elements."""
-    return [
+    structures = [
         random_cluster(info.cutoff, info.atom_type, info.limit, seed, apart)
         for seed, apart in CLUSTERS
     ]
+    box = CLUSTER_BOX * info.cutoff
+    return [in_box(atoms, box) for atoms in structures] if info.has_charges else structures
 
 
 def difference(ours: Values, theirs: Values) -> float:
@@ -77,6 +79,7 @@ def made(structures: Sequence[Atoms], values: Sequence[Values], tolerance: float
         {
             "numbers": atoms.numbers.tolist(),
             "positions": atoms.positions.tolist(),
+            **({"cell": atoms.cell.tolist()} if atoms.pbc.any() else {}),
             "energies": energies.tolist(),
             "forces": forces.tolist(),
         }
@@ -107,7 +110,9 @@ def change_of(path: Path, info: model_file.ModelInfo) -> Change | None:
         tolerance = float(record["tolerance"])
         cases = [
             (
-                Atoms(case["numbers"], case["positions"]),
+                Atoms(
+                    case["numbers"], case["positions"], cell=case.get("cell"), pbc="cell" in case
+                ),
                 (np.array(case["energies"], dtype=float), np.array(case["forces"], dtype=float)),
             )
             for case in record["structures"]

@@ -343,6 +343,10 @@ def require_finite(atom_energy: np.ndarray, forces: np.ndarray) -> None:
         )
 
 
+#: Edge of a box in which a random cluster has no image nearby, in cutoffs.
+CLUSTER_BOX = 12.0
+
+
 def random_cluster(
     cutoff: float,
     elements: Sequence[int],
@@ -370,6 +374,13 @@ def random_cluster(
             positions = np.vstack((positions, trial))
     positions = np.vstack((positions, np.full(3, 10.0 * cutoff)))
     return Atoms([elements[i % len(elements)] for i in range(len(positions))], positions)
+
+
+def in_box(atoms: Atoms, edge: float) -> Atoms:
+    """The same atoms in a periodic cube, for models with charges: CLUSTER_BOX, in cutoffs."""
+    atoms.set_cell([edge] * 3)
+    atoms.pbc = True
+    return atoms
 
 
 def crystal(cutoff: float, elements: Sequence[int], limit: int | None) -> tuple[Atoms, int]:

@@ -30,7 +30,7 @@ from ase.stress import voigt_6_to_full_3x3_stress
 
 from pwmlff.evaluation.calculator import Calculator
 from pwmlff.evaluation.model_file import ModelInfo
-from pwmlff.evaluation.structures import crystal, random_cluster
+from pwmlff.evaluation.structures import CLUSTER_BOX, crystal, in_box, random_cluster
 
 #: The largest error that has each letter, as a share of the RMS force (of an energy: of that force
 #: over one angstrom).
@@ -47,7 +47,7 @@ SECONDS = 20.0  # that a check of many evaluations may take
 TEMPERATURE = 300.0  # K
 TIME_STEP = 0.5  # fs
 ATOMS = 32  # of a crystal whose dynamics are looked at
-BOX = 12.0, 3.0  # edges, in cutoffs, of boxes for clusters and dimers of models with charges
+DIMER_BOX = 3.0  # its edge in cutoffs, for models with charges
 NEUTRAL = {"A": 1e-10, "B": 1e-8, "C": 1e-6, "D": 1e-4}  # charge of a box, e
 SEED_OF_CRYSTAL, SEED_OF_CHECKS = 1, 2
 
@@ -141,14 +141,12 @@ class Verification:
         return self._cluster_of(self.elements)
 
     def _cluster_of(self, elements: Sequence[int]) -> Atoms:
-        return self._boxed(random_cluster(self.info.cutoff, elements, self.info.limit), BOX[0])
+        cluster = random_cluster(self.info.cutoff, elements, self.info.limit)
+        return self._boxed(cluster, CLUSTER_BOX)
 
     def _boxed(self, atoms: Atoms, edge: float) -> Atoms:
         """The same in a box in which it has no image nearby, where a model has to have one."""
-        if self.info.has_charges:
-            atoms.set_cell([edge * self.info.cutoff] * 3)
-            atoms.pbc = True
-        return atoms
+        return in_box(atoms, edge * self.info.cutoff) if self.info.has_charges else atoms
 
     def evaluate(self, atoms: Atoms) -> tuple[float, np.ndarray]:
         """Energy, and forces [n, 3]."""
@@ -300,7 +298,7 @@ class Verification:
 
     def _dimer(self, pair: tuple[int, int], r: float) -> tuple[float, float]:
         """Energy, and the force that drives the atoms apart."""
-        dimer = self._boxed(Atoms(pair, [(0, 0, 0), (r, 0, 0)]), BOX[1])
+        dimer = self._boxed(Atoms(pair, [(0, 0, 0), (r, 0, 0)]), DIMER_BOX)
         energy, forces = self.evaluate(dimer)
         return energy, float(forces[1, 0] - forces[0, 0]) / 2
 

@@ -172,6 +172,17 @@ class NepForm:
         least=0,
         most=100,
     )
+    charge: int = key(
+        0,
+        "1 or 2: atoms have charges, with or without Ewald's sum in real space; 0: none",
+        least=0,
+        most=2,
+    )
+    neutral: float = key(
+        0.1,
+        "weight of the squared mean charge of a frame, e^2, which is taken off: small without",
+        least=0,
+    )
     version: int = key(
         5, "of the file: 5, or 4 for programs that read no nep5, like calorine", least=4, most=5
     )

@@ -44,6 +44,18 @@ from pwmlff.train.trainable import Predictions, Trainable
 _T = TypeVar("_T")
 #: Standard deviation of the weights of the first layer at first: y is about 1 wide.
 _FIRST_WEIGHTS = 0.5
+_SIGNED = 5  # frames that tell the sign of charges
+#: Of Pauling's scale, by atomic number; of noble gases without one that of their neighbors.
+_ELECTRONEGATIVITY = (
+    0, 2.20, 3.5, 0.98, 1.57, 2.04, 2.55, 3.04, 3.44, 3.98, 3.9, 0.93, 1.31, 1.61, 1.90, 2.19, 2.58,
+    3.16, 3.1, 0.82, 1.00, 1.36, 1.54, 1.63, 1.66, 1.55, 1.83, 1.88, 1.91, 1.90, 1.65, 1.81, 2.01,
+    2.18, 2.55, 2.96, 3.00, 0.82, 0.95, 1.22, 1.33, 1.6, 2.16, 1.9, 2.2, 2.28, 2.20, 1.93, 1.69,
+    1.78, 1.96, 2.05, 2.1, 2.66, 2.60, 0.79, 0.89, 1.10, 1.12, 1.13, 1.14, 1.13, 1.17, 1.2, 1.20,
+    1.1, 1.22, 1.23, 1.24, 1.25, 1.1, 1.27, 1.3, 1.5, 2.36, 1.9, 2.2, 2.20, 2.28, 2.54, 2.00, 1.62,
+    1.87, 2.02, 2.0, 2.2, 2.2, 0.7, 0.9, 1.1, 1.3, 1.5, 1.38, 1.36, 1.28, *[1.3] * 24,
+)  # fmt: skip
+#: Of the charges of atoms at first, e.
+_FIRST_CHARGES = 0.3
 
 
 def of_file(path: str | PathLike[str], elements: Sequence[int]) -> Nep:
@@ -93,7 +105,14 @@ def _frame(frames: Frames, edges: Edges, k: int) -> NepFrame:
     """A frame as the kernels take it."""
     atoms = slice(int(frames.first[k]), int(frames.first[k + 1]))
     rows = slice(int(edges.first[k]), int(edges.first[k + 1]))
-    return NepFrame(edges.types[atoms], edges.rij[rows], edges.j[rows], edges.count[atoms])
+    return NepFrame(
+        edges.types[atoms],
+        edges.rij[rows],
+        edges.j[rows],
+        edges.count[atoms],
+        frames.positions[atoms],
+        frames.cells[k],
+    )
 
 
 def initial(shape: NepForm, frames: Frames, edges: Edges, seed: int) -> Nep:
@@ -140,11 +159,44 @@ def initial(shape: NepForm, frames: Frames, edges: Edges, seed: int) -> Nep:
         zbl=universal_zbl(zbl, elements) if zbl else None,
         zbl_line=zbl,
     )
+    if shape.charge:
+        model = with_charges(model, shape.charge, rng)
     compiled = _compiled(model, False, np.ones(s))
     every = (compiled.describe(_frame(frames, edges, k), width) for k in range(len(frames)))
     extremes = np.array([[q.min(axis=0), q.max(axis=0)] for q in every if len(q)])
     spread = extremes[:, 1].max(axis=0) - extremes[:, 0].min(axis=0)
     return replace(model, q_scaler=1 / np.where(spread > 0, spread, 1.0))
+
+
+def with_charges(model: Nep, mode: int, rng: np.random.Generator) -> Nep:
+    """The same with small charges by chance, of elements that it has data of.
+
+    Raises:
+        Failure: it has other charges, or two hidden layers.
+    """
+    if model.charge_mode and model.charge_mode != mode:
+        raise Failure(
+            f"[nep] charge is {mode}, and the model to go on from has charges of mode "
+            f"{model.charge_mode}; expected the same, or 0"
+        )
+    if model.charge_mode:
+        return model
+    if len(model.layers) > 1:
+        raise Failure("found two hidden layers to go on from, expected one in a model with charges")
+    charge = rng.normal(0, _FIRST_CHARGES / np.sqrt(model.last.shape[1]), model.last.shape)
+    known = (model.last != 0.0).any(axis=1, keepdims=True)
+    return replace(model, charge_mode=mode, last_charge=charge * known)
+
+
+def _require_boxes(frames: Frames) -> None:
+    open_frames = np.flatnonzero(~frames.pbc.all(axis=1) | (frames.volumes == 0.0))
+    if len(open_frames):
+        k = open_frames[0]
+        raise Failure(
+            f"frame {frames.index[k]} of '{frames.files[frames.file[k]]}' is periodic along "
+            f"{frames.pbc[k].tolist()}, but charges need a box that is periodic in all directions; "
+            f"leave {len(open_frames)} such frames out"
+        )
 
 
 class NepModel(Trainable):
@@ -155,11 +207,14 @@ class NepModel(Trainable):
         frames, edges: all that it learns from, with neighbors by its elements.
         precision: of the steps, "float32" or "float64".
         version: of its files, 4 or 5.
+        neutral: weight in the loss of the squared mean charge of a frame, before it is taken off.
+        keep_signs: whether charges have signs that mean something, as those of a file.
         threads: of this rank, each of which takes some frames; they change no bit of a result.
         ranks: who takes part; this one alone when None.
 
     Raises:
-        Failure: the edges are for other elements, or end before the cutoff.
+        Failure: the edges are for other elements, or end before the cutoff; or a frame is not
+            periodic in all directions, where there are charges.
     """
 
     suffix: ClassVar[str] = ".txt"
@@ -174,6 +229,8 @@ class NepModel(Trainable):
         threads: int = 1,
         ranks: comm.Communicator | None = None,
         version: int = 5,
+        neutral: float = 0.0,
+        keep_signs: bool = False,
     ) -> None:
         if tuple(edges.elements) != model.elements or edges.cutoff < model.cutoff:
             raise Failure(
@@ -181,7 +238,10 @@ class NepModel(Trainable):
                 f"expected {list(model.elements)} and {model.cutoff}"
             )
         self.model, self.frames, self.edges = model, frames, edges
+        if model.charge_mode:
+            _require_boxes(frames)
         self.precision, self.version, self.threads = precision, version, threads
+        self.neutral, self.keep_signs = neutral, keep_signs
         self.ranks = ranks or comm.Serial()
         self.names, self.shapes, arrays = _named(model)
         self.parameters = np.concatenate([array.ravel() for array in arrays])
@@ -214,7 +274,8 @@ class NepModel(Trainable):
 
         def row(compiled: NepTraining, index: int) -> np.ndarray:
             frame = _frame(self.frames, self.edges, self._batch[index])
-            return compiled.gradient(frame, a[index], of_frames[index], strains[index])
+            neutral = self.neutral / self._nbatch
+            return compiled.gradient(frame, a[index], of_frames[index], strains[index], neutral)
 
         rows = self._shared_out(self._steps, row, len(self._batch))
         mine = np.reshape(rows, (len(self._batch), len(self.parameters))).astype(np.float64)
@@ -223,6 +284,8 @@ class NepModel(Trainable):
     def predict(self, parameters: np.ndarray, frames: Frames, edges: Edges) -> Predictions:
         """Predictions in float64 of the model that would be saved."""
         exact = self._compiled(False, np.ones(edges.ntypes))
+        if self.model.charge_mode:
+            _require_boxes(frames)
         return self._evaluated(exact, parameters, frames, edges, np.arange(len(frames)))
 
     def _evaluated(
@@ -266,9 +329,27 @@ class NepModel(Trainable):
     ) -> None:
         """Write a nep.txt, and beside it the card, for which that has no place."""
         companion(path).unlink(missing_ok=True)  # of an older model
-        write_nep(_with_parameters(self.model, parameters), path, self.version)
+        model = _with_parameters(self.model, parameters)
+        write_nep(self._with_signs(model), path, self.version)
         if card is not None:
             write_companion(path, card)
+
+    def _with_signs(self, model: Nep) -> Nep:
+        """The same with electronegative atoms negative.
+
+        Energies, forces and virials are the same for charges of the other sign, all at once.
+        """
+        frames, edges = self.frames, self.edges
+        mixed = [k for k in range(len(frames)) if len({*frames.numbers[frames.rows(k)]}) > 1]
+        if model.last_charge is None or self.keep_signs or not mixed:
+            return model
+        kernels = _compiled(model, False, np.ones(edges.ntypes))
+        sign = 0.0
+        for k in mixed[:_SIGNED]:
+            charges = kernels.charges(_frame(frames, edges, k))
+            pull = np.array([_ELECTRONEGATIVITY[z] for z in frames.numbers[frames.rows(k)]])
+            sign -= charges @ (pull - pull.mean())
+        return replace(model, last_charge=-model.last_charge) if sign < 0 else model
 
     def state(self) -> dict[str, np.ndarray]:
         """What does not learn, but is of the data."""

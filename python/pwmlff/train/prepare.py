@@ -19,6 +19,7 @@ from pwmlff.data.frames import Frames, named, rows_of
 from pwmlff.data.neighbors import Edges
 from pwmlff.data.offsets import Offsets
 from pwmlff.evaluation import model_file
+from pwmlff.evaluation.nep_file import Nep
 from pwmlff.report import Failure
 from pwmlff.train import comm, errors, nep, potential, repulsion
 from pwmlff.train.config import Config
@@ -302,23 +303,39 @@ def _neuroevolution(
         )
     config = replace(config, model=replace(settings, units="metal"))
     elements = [atomic_numbers[symbol] for symbol in settings.elements]
-    model = None
+    start, shape, seed = None, config.nep, settings.seed
     if settings.finetune:
-        model = comm.agreed(ranks, lambda: nep.of_file(settings.finetune, elements))
-        elements = list(model.elements)
-    cutoff = model.cutoff if model else config.nep.cutoff[0]
+        start = comm.agreed(ranks, lambda: nep.of_file(settings.finetune, elements))
+        elements = list(start.elements)
+    cutoff = start.cutoff if start else shape.cutoff[0]
     learned, valid, constants = labelled(config, elements, cutoff, ranks)
     frames, edges = learned.frames, learned.edges
-    if model is None:
-        shape, seed = config.nep, settings.seed
-        model = comm.agreed(ranks, lambda: nep.initial(shape, frames, edges, seed))
+
+    def first() -> Nep:
+        if start is None:
+            return nep.initial(shape, frames, edges, seed)
+        rng = np.random.default_rng(seed)
+        return nep.with_charges(start, shape.charge, rng) if shape.charge else start
+
+    model = comm.agreed(ranks, first)
+    keep_signs = start is not None and start.charge_mode > 0
     if settings.repulsion == "zbl":
         model = repulsion.in_nep(model, [edges, *([valid.edges] if valid else [])])
     elif settings.repulsion == "none":
         model = replace(model, zbl=None, zbl_line=())
     place = threads_of(run, ranks), ranks
     trained = comm.agreed(
-        ranks, lambda: nep.NepModel(model, frames, edges, run.precision, *place, config.nep.version)
+        ranks,
+        lambda: nep.NepModel(
+            model,
+            frames,
+            edges,
+            run.precision,
+            *place,
+            shape.version,
+            shape.neutral,
+            keep_signs,
+        ),
     )
     if settings.finetune:
         comm.agreed(ranks, trained.take_energies)

@@ -8,6 +8,7 @@
 
 #include "../../../core/cpu/program.h"
 #include "../../../math/sphere.h"
+#include "charge_rates.h"
 #include "invariants.h"
 #include "nep_program.h"
 #include "neurons.h"
@@ -164,6 +165,7 @@ template <class T> class Gradient : public NepGradient {
       invariants(network, moments_size, nd_padded),
       layers(static_cast<std::size_t>(nspecies) * 2),
       by_last(static_cast<std::size_t>(nspecies) * network.nlast()),
+      by_charge(network.last_charge.size()),
       by_shift(nspecies),
       pairs(static_cast<std::size_t>(nspecies) * nspecies),
       reach(npresent),
@@ -172,7 +174,7 @@ template <class T> class Gradient : public NepGradient {
       radial_sums(static_cast<std::size_t>(2) * round_up(network.kradial, 4) * width),
       radial_totals(static_cast<std::size_t>(npresent) * 2 * round_up(network.kradial, 4))
   {
-    for (auto *array : {&q, &by_q, &moments, &by_moment, &by_last}) array->fill(0);
+    for (auto *array : {&q, &by_q, &moments, &by_moment, &by_last, &by_charge}) array->fill(0);
     by_shift.fill(0);
     around.set_stride(2 * (network.kangular + functions + nharmonics));
   }
@@ -187,12 +189,32 @@ template <class T> class Gradient : public NepGradient {
     }
   }
 
-  void add(const Input &input, double a_, const double *velocity_, double *gradient) override
+  void charges(const Input &input, const double *velocity_, double *charge) override
+  {
+    velocity = velocity_;
+    for (int i = 0; i < input.ncenters; ++i) {
+      describe_center(input, i);
+      GradientLayer<T> &layer = forward();
+      for (int part = 0; part < 2; ++part) {
+        double sum = 0.0;
+        for (int o = 0; o < network.nhidden0; ++o)
+          sum += static_cast<double>(layer.h[part * layer.padded + o]) * of_charge(o);
+        charge[2 * i + part] = sum;
+      }
+    }
+  }
+
+  void add(const Input &input, double a_, const double *velocity_, const double *potential,
+           double *gradient) override
   {
     a = static_cast<T>(a_);
     velocity = velocity_;
-    for (int i = 0; i < input.ncenters; ++i)
-      if (input.species[i] >= 0) add_center(input, i);
+    for (int i = 0; i < input.ncenters; ++i) {
+      if (input.species[i] < 0) continue;
+      for (int part = 0; part < 2; ++part)
+        phi[part] = potential ? static_cast<T>(potential[2 * i + part]) : T(0);
+      add_center(input, i);
+    }
     flush(gradient);
   }
 
@@ -367,21 +389,41 @@ template <class T> class Gradient : public NepGradient {
     }
   }
 
-  /// From q to by_q, the slopes of the energy by it.
-  void run_network()
+  double of_charge(int o) const
+  {
+    return network.last_charge[static_cast<std::size_t>(species) * network.nhidden0 + o];
+  }
+
+  /// From q through the hidden layers. @return the last of them
+  GradientLayer<T> &forward()
   {
     for (int part = 0; part < 2; ++part)
       for (int d = 0; d < nd; ++d) q[part * nd_padded + d] *= static_cast<T>(network.q_scaler[d]);
     GradientLayer<T> &bottom = *layers[2 * species], &top = *layers[2 * species + nlayers - 1];
     bottom.forward(q.get(), nd_padded);
     if (nlayers == 2) top.forward(bottom.h.get(), bottom.padded);
+    return top;
+  }
+
+  /// From q to by_q, the slopes of the energy by it.
+  void run_network()
+  {
+    GradientLayer<T> &top = forward(), &bottom = *layers[2 * species];
     by_shift[species] += static_cast<double>(a);
     const int n = network.nlast();
-    top.by_h.fill(0);
+    top.by_h.fill(0);    // the last weights have no rate
     for (int o = 0; o < n; ++o) {
       const std::size_t at = static_cast<std::size_t>(species) * n + o;
       top.by_h[o] = static_cast<T>(network.last[at]);
       by_last[at] += a * top.h[o] - top.h[top.padded + o];
+    }
+    // The energy of a charge c is phi c, at the potential that all of them make.
+    for (int o = 0; o < n && network.charge_mode > 0; ++o) {
+      const std::size_t at = static_cast<std::size_t>(species) * n + o;
+      const T c = static_cast<T>(of_charge(o));
+      top.by_h[o] += phi[0] * c;
+      top.by_h[top.padded + o] = phi[1] * c;
+      by_charge[at] += (a * phi[0] - phi[1]) * top.h[o] - phi[0] * top.h[top.padded + o];
     }
     if (nlayers == 2) top.backward(bottom.h.get(), bottom.padded, a, bottom.by_h.get());
     bottom.backward(q.get(), nd_padded, a, by_q.get());
@@ -411,6 +453,10 @@ template <class T> class Gradient : public NepGradient {
     for (std::size_t k = 0; k < by_last.size(); ++k) last[k] += static_cast<double>(by_last[k]);
     by_last.fill(0);
     by_shift.fill(0);
+    double *const charge = c_angular + network.c_angular.size();
+    for (std::size_t k = 0; k < network.last_charge.size(); ++k)
+      charge[k] += static_cast<double>(by_charge[k]);
+    by_charge.fill(0);
     const int nr = network.nradial, kr = network.kradial, na = network.nangular,
               ka = network.kangular;
     for (std::size_t p = 0; p < pairs.size(); ++p) {
@@ -434,11 +480,13 @@ template <class T> class Gradient : public NepGradient {
   std::vector<std::unique_ptr<GradientLayer<T>>>
       layers;                 // [nspecies, 2] null where not needed so far
   Buffer<T> by_last;          // [nspecies, nlast]
+  Buffer<T> by_charge;        // likewise, of a model with charges
   Buffer<double> by_shift;    // [nspecies]
   std::vector<std::unique_ptr<GradientPair<T>>> pairs;    // [nspecies, nspecies] likewise
 
   // Of a call and a center.
   T a = 0;
+  T phi[2] = {};    // potential of a center, and its rate
   const double *velocity = nullptr;
   int species = 0;
   Buffer<Reach> reach;    // [npresent]
@@ -566,6 +614,11 @@ NepGradient *make_nep_gradient(const NepNetwork &network, bool single,
 {
   return single ? nep::make_gradient_for<float>(network, present)
                 : nep::make_gradient_for<double>(network, present);
+}
+
+NepPotentials *make_nep_potentials(const NepNetwork &network)
+{
+  return new nep::PotentialRates(network);
 }
 
 }    // namespace pwmlff::PWMLFF_ISA

@@ -98,7 +98,7 @@ template <class T> class Neurons {
     }
     set(last, &network.last[static_cast<std::size_t>(species) * network.nlast()], network.nlast());
     if (network.charge_mode > 0)
-      set(to_charge, &network.charge[static_cast<std::size_t>(species) * h0], h0);
+      set(to_charge, &network.last_charge[static_cast<std::size_t>(species) * h0], h0);
   }
 
   /// Numbers of scratch for each center.

@@ -1,0 +1,163 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+
+// Potentials of the charges of a NEP in training, and how they change as rows move and the box is
+// strained (../nep_training.h). With q', v and w the rates of charges and positions and the strain,
+// of which x' = v + w^T x, k.x changes by k.v alone, and
+//
+//   phi = sum over k of 2 g Re(S* exp(i k.x))        g of core/cpu/ewald.h
+//   S'  = sum over j of (q'_j + i q_j k.v_j) exp(i k.x_j)
+//   g'  = g (2 (1/k^2 + 1/4 alpha^2) k.w k - trace of w)
+//   phi' = sum over k of 2 Re((g' S + g S')* exp(i k.x)) - 2 g k.v Im(S* exp(i k.x))
+
+#pragma once
+
+#include "../../../core/cpu/ewald.h"
+#include "../../../core/cpu/screened.h"
+#include "../../../math/coulomb.h"
+#include "nep_gradient.h"
+
+namespace pwmlff::PWMLFF_ISA::nep {
+
+class PotentialRates : public NepPotentials {
+ public:
+  explicit PotentialRates(const NepNetwork &network) :
+      network(network),
+      alpha(network.screening()),
+      lattice(alpha, COULOMB, 6.283185307179586477),
+      screened(alpha, 3.141592653589793238 / alpha)
+  {
+  }
+
+  void evaluate(const Input &input, const double *velocity, const double *w, double *charge,
+                double *potential) override
+  {
+    const int n = input.ncenters;
+    take_mean(charge, n);
+    lattice.set(input.cell);
+    index.reserve(n);
+    for (int i = 0; i < n; ++i) index[i] = i;
+    ewald.set(lattice, input.x, index.get(), n);
+    find_structures(velocity, charge, n);
+    add_strain(w);
+    ewald.find_potentials(sums[1].get());
+    for (int i = 0; i < n; ++i) potential[2 * i + 1] = ewald.potential(i);
+    ewald.find_potentials(sums[0].get());
+    for (int i = 0; i < n; ++i) {
+      double by[3];
+      ewald.by_phases(i, by);
+      potential[2 * i] = ewald.potential(i);
+      for (int d = 0; d < 3; ++d) potential[2 * i + 1] -= phase_rate(d, velocity + 3 * i) * by[d];
+    }
+    if (network.charge_mode == 1) add_real_space(input, velocity, charge, potential);
+    take_mean(potential, n);
+  }
+
+ private:
+  static void take_mean(double *values, int n)
+  {
+    for (int part = 0; part < 2; ++part) {
+      double sum = 0.0;
+      for (int i = 0; i < n; ++i) sum += values[2 * i + part];
+      for (int i = 0; i < n; ++i) values[2 * i + part] -= sum / n;
+    }
+  }
+
+  double phase_rate(int d, const double *v) const
+  {
+    const double *const b = lattice.axes() + 3 * d;
+    return b[0] * v[0] + b[1] * v[1] + b[2] * v[2];
+  }
+
+  /// Sums of q, of q', and of q times the rates of the phases along the axes.
+  void find_structures(const double *velocity, const double *charge, int n)
+  {
+    for (int part = 0; part < 5; ++part) {
+      for (int i = 0; i < n; ++i)
+        ewald.charges()[i] = part < 2 ? charge[2 * i + part]
+                                      : charge[2 * i] * phase_rate(part - 2, velocity + 3 * i);
+      sums[part].reserve(lattice.size());
+      sums[part].fill(0.0);
+      ewald.sum_structure(sums[part].get());
+    }
+  }
+
+  /// From the sums of q' to those of S' + g'/g S.
+  void add_strain(const double *w)
+  {
+    using Structure = ReciprocalLattice::Structure;
+    for (int g = 0; g < lattice.group_count(); ++g) {
+      const ReciprocalLattice::Group &group = lattice.group(g);
+      for (int n3 = 0; n3 <= group.most; ++n3) {
+        const std::size_t place = 4 * static_cast<std::size_t>(group.first + n3);
+        Structure s[5];
+        for (int part = 0; part < 5; ++part)
+          s[part] = ReciprocalLattice::structure(&sums[part][place]);
+        Structure &rate = s[1];
+        for (int side = 0; side < 2; ++side) {
+          const int along = side ? -n3 : n3;
+          const double n[3] = {static_cast<double>(group.n1), static_cast<double>(group.n2),
+                               static_cast<double>(along)};
+          double k[3], strained = 0.0;
+          const double k2 = lattice.vector(group.n1, group.n2, along, k);
+          if (k2 == 0.0) continue;
+          for (int c = 0; c < 9; ++c) strained += k[c / 3] * w[c] * k[c % 3];
+          const double change = lattice.spread(k2) * strained - w[0] - w[4] - w[8];
+          rate.re[side] += change * s[0].re[side];
+          rate.im[side] += change * s[0].im[side];
+          for (int d = 0; d < 3; ++d) {
+            rate.re[side] -= n[d] * s[2 + d].im[side];
+            rate.im[side] += n[d] * s[2 + d].re[side];
+          }
+        }
+        ReciprocalLattice::set_structure(rate, &sums[1][place]);
+      }
+    }
+  }
+
+  void add_real_space(const Input &input, const double *velocity, const double *charge,
+                      double *potential) const
+  {
+    constexpr int wide = lanes<double>;
+    const int nspecies = network.nspecies();
+    const double self = 2.0 * COULOMB * alpha / 1.7724538509055160273;    // sqrt(pi)
+    for (int i = 0; i < input.ncenters; ++i) {
+      const int *const first = input.first + static_cast<std::ptrdiff_t>(i) * nspecies;
+      const double *const cut =
+          &network.cut_radial[static_cast<std::size_t>(input.species[i]) * nspecies];
+      Vec<double> value{}, rate{};
+      for (int e = first[0]; e < first[nspecies]; e += wide) {
+        alignas(64) double square[wide], along[wide], q[2][wide];
+        for (int l = 0; l < wide; ++l) {
+          const int j = e + l < first[nspecies] ? input.candidate[e + l] : i;
+          const int home = e + l < first[nspecies] ? input.node_row[j] : i;
+          square[l] = along[l] = 0.0;
+          for (int c = 0; c < 3; ++c) {
+            const double d = input.x[3 * j + c] - input.x[3 * i + c];
+            square[l] += d * d;
+            along[l] += d * (velocity[3 * j + c] - velocity[3 * i + c]);
+          }
+          const double reach = cut[input.species[j]];
+          const bool counts = square[l] > 0.0 && square[l] < reach * reach;
+          if (!counts) square[l] = 1.0;
+          for (int part = 0; part < 2; ++part) q[part][l] = counts ? charge[2 * home + part] : 0.0;
+        }
+        Vec<double> f, g;
+        screened.evaluate(load(square), f, g);
+        value += load(q[0]) * f;
+        rate += load(q[1]) * f + load(q[0]) * g * load(along);
+      }
+      potential[2 * i] += COULOMB * sum<double>(value) - self * charge[2 * i];
+      potential[2 * i + 1] += COULOMB * sum<double>(rate) - self * charge[2 * i + 1];
+    }
+  }
+
+  const NepNetwork &network;
+  const double alpha;
+  ReciprocalLattice lattice;
+  const Screened screened;
+  EwaldSums ewald;
+  Buffer<int> index;
+  Buffer<double> sums[5];
+};
+
+}    // namespace pwmlff::PWMLFF_ISA::nep
