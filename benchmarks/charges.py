@@ -18,7 +18,7 @@ from pathlib import Path
 import numpy as np
 from ase import Atoms
 from ase.data import atomic_numbers
-from ase.io import write
+from ase.io import read, write
 from ase.spacegroup import crystal
 from rich.console import Console
 from rich.table import Table
@@ -56,6 +56,7 @@ def other(python: str, model: Path, atoms: Atoms, evaluations: int) -> tuple[flo
     script = Path(__file__).with_name("other_calculators.py")
     with tempfile.TemporaryDirectory() as folder:
         write(f"{folder}/a.xyz", atoms)
+        atoms = read(f"{folder}/a.xyz")  # with as many digits
         done = subprocess.run(
             [python, script, "calorine", model, f"{folder}/a.xyz", str(evaluations),
              f"{folder}/own.npz"],
@@ -89,8 +90,8 @@ def main() -> None:
         for cells in options.cells:
             atoms = structure(options.elements, options.constant, cells)
             lmp.write_data(folder / "structure.data", atoms, numbers)
-            read = lmp.read_command(atoms, "structure.data")
-            read = read.replace("read_data", "fix q all property/atom q\nread_data")
+            start = lmp.read_command(atoms, "structure.data")
+            start = start.replace("read_data", "fix q all property/atom q\nread_data")
             steps = max(3, STEPS // len(atoms))
             for ranks in options.ranks:
                 best = dict.fromkeys(CASES, np.inf)
@@ -98,7 +99,7 @@ def main() -> None:
                     for case, words in CASES.items():
                         model = "without.txt" if case == "without" else options.model.absolute()
                         text = INPUT.format(
-                            read=read, model=model, words=words, steps=steps,
+                            read=start, model=model, words=words, steps=steps,
                             precision=options.precision, elements=options.elements,
                         )  # fmt: skip
                         said = found.run(folder, text, starter, ranks, threads=1)

@@ -180,7 +180,7 @@ class NepForm:
     )
     neutral: float = key(
         0.1,
-        "weight of the squared mean charge of a frame, e^2, which is taken off: small without",
+        "weight in the loss of the squared mean charge of a frame, in e^2, before it is taken off",
         least=0,
     )
     version: int = key(
