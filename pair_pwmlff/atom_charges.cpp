@@ -16,13 +16,14 @@ namespace pair_pwmlff {
 
 AtomCharges::~AtomCharges() { memory->destroy(born_); }
 
-void AtomCharges::clear()
+void AtomCharges::clear(bool born)
 {
+  wants_born = born;
   const int nlocal = atom->nlocal;
   charge_.reserve(1);    // a rank without atoms has an array too
   charge_.assign(nlocal, 0.0);
   step = born_step = -1;
-  if (!wants_born_) return;
+  if (!wants_born) return;
   if (nlocal > nmax || !born_) {
     nmax = std::max(nlocal, 1);
     memory->destroy(born_);
@@ -38,7 +39,7 @@ void AtomCharges::add(const Neighbors &neighbors, const pwmlff::Evaluation *resu
   const int ncenters = result ? neighbors.ncenters() : 0;
   for (int row = 0; row < ncenters; ++row)
     charge_[neighbors.atom()[row]] += weight * result->charge[row];
-  if (!wants_born_) return;
+  if (!wants_born) return;
   born_step = step;
   rows.assign(9 * static_cast<std::size_t>(neighbors.nrows()), 0.0);
   if (result) std::copy_n(result->born, rows.size(), rows.begin());

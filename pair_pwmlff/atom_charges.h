@@ -20,12 +20,9 @@ class AtomCharges : private LAMMPS_NS::Pointers {
   AtomCharges(const AtomCharges &) = delete;
   AtomCharges &operator=(const AtomCharges &) = delete;
 
-  /// Ask for Born charges of the evaluations to come.
-  void want_born() { wants_born_ = true; }
-  bool wants_born() const { return wants_born_; }
-
   /// Begin a step.
-  void clear();
+  /// @param born  whether Born charges are wanted
+  void clear(bool born);
   /// Add those of a model. Collective where Born charges are wanted.
   /// @param result  null on a rank that has evaluated nothing
   /// @param exchange  of rows of ghosts
@@ -43,7 +40,7 @@ class AtomCharges : private LAMMPS_NS::Pointers {
   double memory_usage() const;
 
  private:
-  bool wants_born_ = false;
+  bool wants_born = false;
   LAMMPS_NS::bigint step = -1, born_step = -1;
   std::vector<double> charge_;    // [nlocal]
   std::vector<double> rows;       // [nrows, 9]

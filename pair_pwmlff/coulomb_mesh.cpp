@@ -6,10 +6,13 @@
 
 #include "atom.h"
 #include "comm.h"
+#include "compute.h"
 #include "domain.h"
 #include "error.h"
+#include "fix.h"
 #include "force.h"
 #include "kspace.h"
+#include "modify.h"
 #include "pair.h"
 #include "utils.h"
 
@@ -38,45 +41,58 @@ void tell(KSpace *kspace, std::vector<std::string> words)
 
 CoulombMesh::~CoulombMesh() noexcept = default;
 
-// Charges of other styles, that LAMMPS's kspace style would have to know, too.
+// Charges of other styles: one array holds the charges of an atom, and one style its mesh.
 void CoulombMesh::refuse_others() const
 {
   for (const char *const other : {"coul", "/long"})    // of a hybrid style
-    if (force->pair_match(other, 0, 1))
+    if ((force->kspace || atom->q_flag) && force->pair_match(other, 0, 1))
       error->all(
           FLERR,
-          "Pair style pwmlff: its charges and those of another pair style (..{}..) both want "
-          "the kspace style; leave one of them out",
+          "Pair style pwmlff: its charges are those of atoms, which another pair style "
+          "(..{}..) takes for its own; leave one of them out, or run without charges of atoms",
           other);
-  for (const char *const other : {"/omp", "/kk", "/gpu", "/intel", "/electrode", "/stagger"})
-    if (std::string(force->kspace_style).ends_with(other))
-      error->all(FLERR,
-                 "Pair style pwmlff: kspace_style is {}, expected pppm, pppm/cg or ewald; write "
-                 "'suffix off' before it",
-                 force->kspace_style);
-  if (!(force->kspace->pppmflag || force->kspace->ewaldflag) || force->kspace->dispersionflag ||
-      force->kspace->tip4pflag || force->kspace->dipoleflag)
-    error->all(FLERR, "Pair style pwmlff: kspace_style is {}, expected pppm, pppm/cg or ewald",
-               force->kspace_style);
+  if (!force->kspace) return;
+  const std::string style = force->kspace_style;
+  if (style != "pppm" && style != "ewald")
+    error->all(FLERR,
+               "Pair style pwmlff: kspace_style is {}, expected pppm or ewald without a suffix; "
+               "'suffix off' before it leaves that out",
+               style);
+  if (force->kspace->compute_flag)    // what moves atoms has looked at it before
+    error->all(FLERR,
+               "Pair style pwmlff: the energy of kspace_style {} is part of that of charges, but "
+               "LAMMPS would add it once more; write 'kspace_modify compute no' behind it",
+               style);
+  const auto refuse = [this](const char *what, const char *found) {
+    error->all(FLERR,
+               "Pair style pwmlff: {} {} adds the energy of kspace_style, which is part of that of "
+               "charges, once more; use the keywords 'kspace pppm' in its place",
+               what, found);
+  };
+  for (const char *const one : {"^gcmc", "^widom", "^atom/swap", "^mol/swap", "^sgcmc", "^gemc",
+                                "^charge/regulation", "^neighbor/swap"})
+    for (const Fix *const fix : modify->get_fix_by_style(one)) refuse("fix", fix->style);
+  for (const Compute *const compute : modify->get_compute_by_style("^born/matrix"))
+    refuse("compute", compute->style);
+}
+
+void CoulombMesh::tell_screening() const
+{
+  if (force->kspace) tell(force->kspace, {"gewald", fmt::format("{:.17g}", screening)});
 }
 
 void CoulombMesh::init(Pair *pair, const Ensemble &models)
 {
   kspace = nullptr;
+  own.reset();
   ready = false;
   const auto charged =
       std::ranges::find_if(models, [](const auto &model) { return model->has_charges(); });
   if (charged == models.end()) return;
-  screening = (*charged)->info().screening;
   if (domain->dimension != 3) error->all(FLERR, "Pair style pwmlff: charges need 'dimension 3'");
+  refuse_others();
   if (force->kspace) {
-    refuse_others();
     kspace = force->kspace;
-    if (kspace->compute_flag)    // what moves atoms has looked at it before
-      error->all(FLERR,
-                 "Pair style pwmlff: the energy of kspace_style {} is part of that of charges, but "
-                 "LAMMPS would add it once more; write 'kspace_modify compute no' behind it",
-                 force->kspace_style);
   } else if (asked.pppm) {
     if (!atom->q_flag || !force->kspace_map->contains("pppm")) {
       if (comm->me == 0)
@@ -88,7 +104,7 @@ void CoulombMesh::init(Pair *pair, const Ensemble &models)
     } else {
       int suffix = 0;
       own.reset(force->new_kspace("pppm", 0, suffix));
-      std::string accuracy = fmt::format("{}", asked.accuracy);
+      std::string accuracy = asked.accuracy > 0.0 ? fmt::format("{:.17g}", asked.accuracy) : "1e-5";
       char *argument = accuracy.data();
       own->settings(1, &argument);
       tell(own.get(), {"order", "7"});    // the largest: coarser meshes are faster here
@@ -144,23 +160,26 @@ std::array<double, 15> CoulombMesh::geometry() const
 // With charges in atom->q, of which it takes the size of its mesh.
 void CoulombMesh::prepare()
 {
+  constexpr double grown = 2.0;    // of squares of charges, before the mesh is made anew
   const std::array<double, 15> now = geometry();
   const auto differs = [&](std::size_t begin, std::size_t end, double tolerance) {
-    bool found = false;
     for (std::size_t k = begin; k < end; ++k)
-      found = found || !(std::abs(now[k] - known[k]) <= tolerance);
-    int all = found;
-    MPI_Allreduce(MPI_IN_PLACE, &all, 1, MPI_INT, MPI_MAX, world);
-    return all != 0;
+      if (!(std::abs(now[k] - known[k]) <= tolerance)) return 1.0;
+    return 0.0;
   };
-  if (!ready) {
+  // Squares of charges; ranks whose part of the box, and whose box, is another.
+  std::array<double, 3> sums = {0.0, differs(9, 15, 1e-9), differs(0, 9, 0.0)};
+  for (int i = 0; i < atom->nlocal; ++i) sums[0] += atom->q[i] * atom->q[i];
+  MPI_Allreduce(MPI_IN_PLACE, sums.data(), 3, MPI_DOUBLE, MPI_SUM, world);
+  if (!ready || sums[0] > grown * known_squares) {
     tell(kspace, {"gewald", fmt::format("{:.17g}", screening)});
     kspace->init();
     kspace->setup();
+    known_squares = sums[0];
   } else {
     kspace->qsum_qsq(0);
-    if (differs(9, 15, 1e-9)) kspace->reset_grid();
-    else if (differs(0, 9, 0.0)) kspace->setup();
+    if (sums[1] > 0.0) kspace->reset_grid();
+    if (sums[1] > 0.0 || sums[2] > 0.0) kspace->setup();
   }
   ready = true;
   known = now;

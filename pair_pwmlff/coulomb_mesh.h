@@ -27,13 +27,21 @@ namespace pair_pwmlff {
 /// Potentials are derivatives of the energies of atoms that it gives.
 class CoulombMesh : public pwmlff::ReciprocalSolver, private LAMMPS_NS::Pointers {
  public:
-  CoulombMesh(LAMMPS_NS::LAMMPS *lmp, const Reciprocal &asked) : Pointers(lmp), asked(asked) {}
+  /// @param screening  alpha of the models, 1/angstrom
+  CoulombMesh(LAMMPS_NS::LAMMPS *lmp, const Reciprocal &asked, double screening) :
+      Pointers(lmp), asked(asked), screening(screening)
+  {
+  }
   ~CoulombMesh() noexcept override;
 
   /// Before a run. Whether there is a mesh is known from then on. Collective.
   /// @param pair  on whose behalf it is
   /// @throws LAMMPS_NS::LAMMPSException for a kspace style that cannot be used
   void init(LAMMPS_NS::Pair *pair, const Ensemble &models);
+
+  /// Tell the kspace style of the input, if there is one, how models screen charges. It wants to
+  /// know before it looks at charges, which may not be there yet.
+  void tell_screening() const;
 
   /// Itself, or null where there is none.
   pwmlff::ReciprocalSolver *solver() { return kspace ? this : nullptr; }
@@ -54,10 +62,11 @@ class CoulombMesh : public pwmlff::ReciprocalSolver, private LAMMPS_NS::Pointers
   std::array<double, 15> geometry() const;
 
   const Reciprocal asked;
+  const double screening;
   std::unique_ptr<LAMMPS_NS::KSpace> own;
   LAMMPS_NS::KSpace *kspace = nullptr;    // own, or that of the input
-  double screening = 0.0;
   bool ready = false;
+  double known_squares = 0.0;        // of charges that it is ready for
   std::array<double, 15> known{};    // box and subdomain that it is ready for
   const int *atom_of_row = nullptr;
   std::vector<double> charges, forces;    // [nlocal], [nlocal, 3] of LAMMPS meanwhile

@@ -11,6 +11,7 @@
 #include "atom.h"
 #include "comm.h"
 #include "compute.h"
+#include "domain.h"
 #include "error.h"
 #include "exceptions.h"
 #include "force.h"
@@ -141,6 +142,7 @@ try {
   if (options.min_distance) guard = std::make_unique<DistanceGuard>(lmp, *options.min_distance);
   choose_device();
   if (!options.file_in_coeff) load(options.files);
+  else ewaldflag = pppmflag = 1;    // the file may have charges
 } catch (...) {
   reset();    // nothing half done, where the caller goes on (Python)
   throw;
@@ -168,10 +170,14 @@ void PairPWMLFF::load(const std::vector<std::string> &files)
     error->all(FLERR,
                "Pair style pwmlff: pair_style has the keyword temperature, but no model has the "
                "temperature as a descriptor; leave it out");
-  if (std::ranges::any_of(models, [](const auto &model) { return model->has_charges(); })) {
+  charges.reset();
+  mesh.reset();
+  const auto charged =
+      std::ranges::find_if(models, [](const auto &model) { return model->has_charges(); });
+  ewaldflag = pppmflag = charged != models.end();    // a hybrid style asks for it before a run
+  if (charged != models.end()) {
     charges = std::make_unique<AtomCharges>(lmp);
-    mesh = std::make_unique<CoulombMesh>(lmp, options.reciprocal);
-    ewaldflag = pppmflag = 1;    // a hybrid style asks for it before a run
+    mesh = std::make_unique<CoulombMesh>(lmp, options.reciprocal, (*charged)->info().screening);
   } else if (options.reciprocal.asked) {
     error->all(FLERR,
                "Pair style pwmlff: pair_style has the keyword kspace, but no model has charges; "
@@ -406,6 +412,10 @@ void PairPWMLFF::init_charges()
 {
   if (!charges) return;
   mesh->init(this, models);
+  if (kokkos && kokkos->gpu() != pwmlff::CPU && domain->triclinic && mesh->solver())
+    error->all(FLERR,
+               "Pair style pwmlff: a mesh in a tilted box and KOKKOS on a GPU do not see the same "
+               "positions; use 'kspace ewald'");
   if (check)
     error->all(FLERR,
                "Pair style pwmlff: the keyword check evaluates a part of the atoms once more, but "
@@ -535,7 +545,7 @@ const Evaluation &PairPWMLFF::evaluate(int model, const Wanted &wanted)
     input.want_centroid_virial = drives && cvflag_atom;
     input.want_grade = wanted.grade && model == 0;
     if (m.has_charges()) {
-      input.want_born = drives && charges->wants_born();
+      input.want_born = drives && wants_born;
       input.reciprocal = mesh->solver();
     }
     if (drives) input.force_on_device = wanted.forces;
@@ -699,7 +709,7 @@ void PairPWMLFF::compute_there(int eflag, int vflag)
   if (want_grade || exchange_width(models) > 0) halo.take(source->get().atom());
   source->get().set_exchange(&halo);
   if (charges) {
-    charges->clear();
+    charges->clear(wants_born);
     mesh->take(source->get().atom());
   }
 
@@ -801,7 +811,10 @@ void *PairPWMLFF::extract(const char *name, int &dim)
   if (asked == "cutoff") return models.empty() ? nullptr : &cutoff;
   if (asked == "nmodels") return models.empty() ? nullptr : &nmodels;
   if (asked == "energy_flag") return &energy_flag;
-  if (charges && asked == "cut_coul") return &cutoff;
+  if (charges && asked == "cut_coul") {    // as a kspace style does first
+    mesh->tell_screening();
+    return &cutoff;
+  }
   if (charges && asked == "charge_flag") return &charge_flag;
   if (charges && asked == "born_flag") return &born_flag;
   if (has_grade && asked == "gamma_flag") return &gamma_flag;
@@ -822,10 +835,10 @@ void *PairPWMLFF::extract_peratom(const char *name, int &ncol)
   if (recorder && asked == "energy_deviation") return recorder->energy_deviation();
   if (asked == "gamma") return extrapolation->of_this_step();
   if (charges && asked == "charge") return charges->charge();
-  if (charges && asked == "born") {
+  if (asked == "born") {
     ncol = 9;
-    charges->want_born();    // from the next evaluation on
-    return static_cast<void *>(charges->born());
+    wants_born = true;    // from the next evaluation on
+    return charges ? static_cast<void *>(charges->born()) : nullptr;
   }
   if (asked != "energy") return nullptr;
   wants_atom_energy = true;    // from the next evaluation on

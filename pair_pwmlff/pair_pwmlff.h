@@ -113,7 +113,7 @@ class PairPWMLFF : public Pair {
   std::array<double, 6> deviations{};    // of compute pair: take_deviation()
   int energy_flag = 0, charge_flag = 0, born_flag = 0, gamma_flag = 0, force_deviation_flag = 0,
       energy_deviation_flag = 0;
-  bool wants_atom_energy = false;
+  bool wants_atom_energy = false, wants_born = false;
   std::vector<double> atom_energy;    // [nlocal]
   bigint atom_energy_step = -1;
 

@@ -252,6 +252,10 @@ Settings parse_settings(LAMMPS *lmp, const std::string &style, int narg, char **
                  "name at least two",
                  what);
 
+  if (settings.reciprocal.accuracy > 0.0 && !settings.reciprocal.pppm)
+    error->all(FLERR,
+               "Pair style pwmlff: kspace_accuracy is of a mesh, but Ewald's sum is exact; write "
+               "'kspace pppm', too, or leave it out");
   if (!settings.calibration.empty() && settings.relative > 0.0)
     error->all(FLERR,
                "Pair style pwmlff: a calibration is of deviations that are not relative; leave out "

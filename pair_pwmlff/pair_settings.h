@@ -46,7 +46,7 @@ struct GradeLimit {
 struct Reciprocal {
   bool asked = false;           // whether the line says anything of it
   bool pppm = false;            // by a mesh of LAMMPS, else by Ewald's sum
-  double accuracy = 1e-5;       // of the mesh, as kspace_style has it
+  double accuracy = 0.0;        // of the mesh, as kspace_style has it; 0 for 1e-5
   std::array<int, 3> mesh{};    // its points; 0 for as many as the accuracy wants
 };
 

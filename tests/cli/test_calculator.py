@@ -305,8 +305,11 @@ def test_virials_of_atoms_are_computed_when_asked_for(calculator, engine, monkey
     asked, graded_for = [], []
     core = atoms.calc._choice.engine
 
-    def compute(rows, atom_virial, grade):
-        result = type(core).compute(core, rows, atom_virial, grade)
+    def compute(rows, cell, atom_virial, grade, born):
+        result = type(core).compute(
+            core, rows, cell, atom_virial=atom_virial, grade=grade, born=born
+        )
+        assert not born
         asked.append(atom_virial)
         assert np.shape(result[4]) == ((len(rows.x), 6) if atom_virial else ())
         assert np.shape(result[5]) == ((len(atoms),) if grade else ())

@@ -61,6 +61,8 @@ NOT_COMMANDS = {
     "dS/dp =": "a formula",
     "fc(r)   =": "formulas",
     "E(r) =": "formulas",
+    "q_i   =": "formulas",
+    "Z_i =": "a formula",
     "plugin load": "names a file that pwmlff build has made: tests/cli/test_build.py",
 }
 
@@ -86,6 +88,8 @@ LAMMPS = {
     "dump_modify",
     "fix",
     "if",
+    "kspace_modify",
+    "kspace_style",
     "pair_coeff",
     "pair_style",
     "read_data",
@@ -278,6 +282,7 @@ def folder(tmp_path_factory) -> Path:
     for name in ("model.pt", "my_model.pt", "jit_dp.pt"):
         shutil.copy(folder / "a.pt", folder / name)
     shutil.copy(EXAMPLES / "hfo2" / "nep.txt", folder / "hfo2" / "best.txt")
+    shutil.copy(EXAMPLES / "charges" / "nep.txt", folder / "qnep.txt")
     for name in ("lj_a.pt", "lj_b.pt"):
         shutil.copy(EXAMPLES / "lj" / name[-4:], folder / name)
 

@@ -7,6 +7,7 @@ import math
 import numpy as np
 import pytest
 from ase import Atoms, units
+from ase.build import bulk
 from ase.io.lammpsdata import read_lammps_data
 
 from harness import Lammps, Run, thorough
@@ -226,6 +227,45 @@ def test_mesh(lammps: Lammps, name: str, ranks: int):
     assert abs(found.c_peatom - wanted.atom_energy).max() < 1e-5
 
 
+@pytest.mark.parametrize("kspace", ["pppm", "ewald"])
+def test_mesh_before_there_are_charges(lammps: Lammps, kspace: str):
+    """The input need not set any; and it is made anew when charges have grown."""
+    text, atoms = text_of("charge 2, five"), large()
+    read = setup(lammps, atoms, text).replace("set type 1 charge 0.5\n", "")
+    wanted = converged(text, atoms)
+    run = lammps.run(
+        f"{read}{pair()}kspace_style {kspace} 1e-6\nkspace_modify compute no\n{MEASURE}run 0\n"
+        f"displace_atoms all random 0.3 0.3 0.3 4711\nrun 0\n{DUMP}"
+    )
+    first = run.thermo(0)["PotEng"][0]
+    assert abs(first - wanted.energy) < 1e-4 * len(atoms)
+    found = run.atoms()
+    prism = lammps.data(atoms, [8, 72], "again.data")
+    moved = atoms.copy()
+    moved.positions = prism.vector_to_ase(np.stack([found.x, found.y, found.z], axis=1))
+    assert abs(run.thermo()["PotEng"][-1] - converged(text, moved).energy) < 1e-4 * len(atoms)
+
+
+def test_mesh_grows_with_charges(lammps: Lammps):
+    """In a perfect crystal of one element there are none; as atoms move, meshes have to follow."""
+    text, atoms = text_of("charge 2, no angular part"), bulk("Si", cubic=True).repeat(2)
+    (lammps.folder / "a.txt").write_bytes(text)
+    lammps.data(atoms, [14])
+    read = read_command(atoms, "atoms.data").replace("read_data", f"{Q}read_data")
+    run = lammps.run(
+        f"{read}pair_style pwmlff a.txt kspace pppm kspace_accuracy 1e-6\npair_coeff * * Si\n"
+        f"{MEASURE}velocity all create 3000 1\nfix 1 all nve\nthermo 1\nrun 20\n{DUMP}"
+    )
+    assert run.output.count("PPPM initialization") > 2
+    found = run.atoms()
+    prism = lammps.data(atoms, [14], "again.data")
+    moved = atoms.copy()
+    moved.positions = prism.vector_to_ase(np.stack([found.x, found.y, found.z], axis=1))
+    wanted = converged(text, moved)
+    assert abs(wanted.charges).max() > 1e-3
+    assert abs(forces(found) - prism.vector_to_lammps(wanted.forces)).max() < 1e-5
+
+
 @pytest.mark.parametrize("ranks", [1, 2])
 def test_mesh_of_the_input(lammps: Lammps, ranks: int):
     """kspace_style and kspace_modify are heeded, and nothing is counted twice in any run."""
@@ -323,12 +363,27 @@ ERRORS = {
     "screenings": (
         "", pair("kspace pppm", "2 a.txt c.txt"), "", "are screened differently (0.628319 and",
     ),
+    "fixes that ask the mesh": (
+        "",
+        pair(),
+        "kspace_style pppm 1e-4\nkspace_modify compute no\n"
+        "fix swap all atom/swap 10 1 29494 300 types 1 2\n",
+        "fix atom/swap adds the energy of kspace_style",
+    ),
+    "accuracy of no mesh": ("", pair("kspace_accuracy 1e-4"), "", "kspace_accuracy is of a mesh"),
+    "charges of another style": (
+        "",
+        "pair_style hybrid/overlay pwmlff a.txt coul/cut 5\npair_coeff * * pwmlff O Hf\n"
+        "pair_coeff * * coul/cut\n",
+        "",
+        "its charges are those of atoms, which another pair style",
+    ),
     "other charges": (
         "",
         "pair_style hybrid/overlay pwmlff a.txt coul/long 5\npair_coeff * * pwmlff O Hf\n"
         "pair_coeff * * coul/long\n",
         "kspace_style pppm 1e-5\n",
-        "its charges and those of another pair style",
+        "its charges are those of atoms, which another pair style",
     ),
     "counted twice": (
         "", pair(), "kspace_style pppm 1e-4\n", "write 'kspace_modify compute no' behind it",

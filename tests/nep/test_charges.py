@@ -168,6 +168,20 @@ def test_no_crystal(tmp_path: Path, engine: str, pbc):
         atoms.get_potential_energy()
 
 
+@pytest.mark.parametrize("engine", ["fused", "reference"])
+def test_one_atom(tmp_path: Path, engine: str):
+    """It has no charge, and an energy, in a box or without."""
+    (tmp_path / "nep.txt").write_bytes(random_text(CHARGED["charge 1"]))
+    calculator = Calculator(tmp_path / "nep.txt", engine=engine)
+    alone = Atoms("Hf")
+    boxed = Atoms("Hf", cell=[20] * 3, pbc=True)
+    for atoms in (alone, boxed):
+        assert calculator.get_property("charges", atoms) == [0]
+        assert (calculator.get_property("born_effective_charges", atoms) == 0).all()
+    one, two = (calculator.get_property("energy", atoms) for atoms in (alone, boxed))
+    assert one == pytest.approx(two, abs=1e-12)
+
+
 def test_writing(text: bytes):
     """As it was read, in both forms; the same numbers where shifts become neurons."""
     model, atoms = parse_nep(text), structure(text)

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from ase import Atoms
 from scipy.optimize import minimize
 
 from labelled_structures import frames_of, trajectory
@@ -289,6 +290,17 @@ def test_frames_without_a_box():
     model = initial(FORM, *data, seed=1)
     with pytest.raises(Failure, match=r"frame 1 of .* periodic along \[True, True, False\]"):
         NepModel(nep.with_charges(model, 1, np.random.default_rng(0)), *data)
+
+
+def test_isolated_atoms_need_no_box():
+    structures = [random_structure(ELEMENTS_OF_CHARGES), Atoms("Hf"), Atoms("O")]
+    data = data_of(structures, ELEMENTS_OF_CHARGES, 5.0)
+    model = parse_nep(random_text(CHARGED["charge 1"]))
+    trained, batch = NepModel(model, *data, "float64", keep_signs=True), np.arange(3)
+    energies, forces, _ = trained.evaluate(batch)
+    wanted = [nep_reference.evaluate_nep(model, atoms).energy for atoms in structures]
+    assert abs(energies - wanted).max() < 1e-9
+    assert np.isfinite(trained.pullback(np.ones(3), np.ones_like(forces), np.ones((3, 3, 3)))).all()
 
 
 def test_charges_are_learned(tmp_path: Path):

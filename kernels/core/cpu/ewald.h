@@ -186,10 +186,10 @@ class EwaldSums {
   void set(const ReciprocalLattice &lattice_, const double *x, const int *atom, int n)
   {
     lattice = &lattice_;
-    natoms = n;
     nchunks = (n + chunk - 1) / chunk;
     const std::size_t padded = static_cast<std::size_t>(nchunks) * chunk;
-    for (auto *array : {&base, &results}) array->reserve(6 * padded);
+    base.reserve(6 * padded);
+    results.reserve(4 * padded);
     charge.reserve(padded);
     const double *const axes = lattice->axes();
     for (std::size_t k = 0; k < padded; ++k)
@@ -403,7 +403,7 @@ class EwaldSums {
   }
 
   const ReciprocalLattice *lattice = nullptr;
-  int natoms = 0, nchunks = 0;
+  int nchunks = 0;
   std::size_t start[3] = {};      // of an axis in powers
   Buffer<double> base;            // [nchunks, 3, 2, chunk] exp(i b.x)
   Buffer<double> charge;          // [nchunks, chunk] 0 of padding

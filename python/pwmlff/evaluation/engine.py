@@ -373,8 +373,13 @@ class NativeModel:
         """Evaluate a structure."""
         require_elements(atoms, self.elements)
         require_usable(atoms, self.cutoff + self.skin)
+        cell = None
         if self.has_charges:
-            require_periodic(atoms)
+            cell = np.asarray(atoms.cell)
+            if len(atoms) == 1 and not (atoms.pbc.all() and atoms.cell.rank == 3):
+                cell = np.eye(3)  # the charge of one atom is 0 in any box
+            elif len(atoms):
+                require_periodic(atoms)
         if len(atoms) == 0:
             return Evaluation(
                 0.0,
@@ -389,7 +394,7 @@ class NativeModel:
             rows = self.rows(atoms)
             found = self.compute(
                 rows,
-                np.asarray(atoms.cell) if self.has_charges else None,
+                cell,
                 atom_virial=atom_virial,
                 grade=grade,
                 born=born,

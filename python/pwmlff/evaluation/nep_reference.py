@@ -293,7 +293,9 @@ def evaluate_nep(
     edge_slope = by_edges(slope)  # dE_i/dr_ij
     forces, virials = np.zeros((n, 3)), np.zeros((n, 3, 3))
     charges, born, mean = None, None, 0.0
-    if model.last_charge is not None and n:
+    if model.last_charge is not None:  # what one atom has
+        charges, born = np.zeros(n), np.zeros((n, 3, 3))
+    if model.last_charge is not None and n > 1:
         raw, slope = _networks(model, model.last_charge, species, descriptors)
         mean = float(raw.mean())
         charges = raw - mean

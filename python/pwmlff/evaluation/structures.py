@@ -377,7 +377,7 @@ def random_cluster(
 
 
 def in_box(atoms: Atoms, edge: float) -> Atoms:
-    """The same atoms in a periodic cube, for models with charges: CLUSTER_BOX, in cutoffs."""
+    """Give atoms a periodic cube with this edge, in angstrom, as models with charges need one."""
     atoms.set_cell([edge] * 3)
     atoms.pbc = True
     return atoms

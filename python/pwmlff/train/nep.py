@@ -84,9 +84,9 @@ def of_file(path: str | PathLike[str], elements: Sequence[int]) -> Nep:
             f"'{path}' has the temperature as a descriptor, which labelled structures do not have; "
             "expected a NEP without"
         )
-    if elements:
-        model = model.restricted([model.elements.index(z) for z in elements])
     try:
+        if elements:
+            model = model.restricted([model.elements.index(z) for z in elements])
         nep_text(model)
     except ValueError as error:
         raise Failure(f"cannot go on from '{path}': {error}") from error
@@ -105,13 +105,14 @@ def _frame(frames: Frames, edges: Edges, k: int) -> NepFrame:
     """A frame as the kernels take it."""
     atoms = slice(int(frames.first[k]), int(frames.first[k + 1]))
     rows = slice(int(edges.first[k]), int(edges.first[k + 1]))
+    alone = frames.natoms[k] == 1 and not frames.pbc[k].all()  # without a charge in any box
     return NepFrame(
         edges.types[atoms],
         edges.rij[rows],
         edges.j[rows],
         edges.count[atoms],
         frames.positions[atoms],
-        frames.cells[k],
+        np.eye(3) if alone else frames.cells[k],
     )
 
 
@@ -188,8 +189,14 @@ def with_charges(model: Nep, mode: int, rng: np.random.Generator) -> Nep:
     return replace(model, charge_mode=mode, last_charge=charge * known)
 
 
-def _require_boxes(frames: Frames) -> None:
-    open_frames = np.flatnonzero(~frames.pbc.all(axis=1) | (frames.volumes == 0.0))
+def require_boxes(frames: Frames) -> None:
+    """Refuse frames that charges cannot take; an atom alone has none.
+
+    Raises:
+        Failure: several atoms are in no box that is periodic in all directions.
+    """
+    boxed = frames.pbc.all(axis=1) & (frames.volumes > 0.0)
+    open_frames = np.flatnonzero(~boxed & (frames.natoms > 1))
     if len(open_frames):
         k = open_frames[0]
         raise Failure(
@@ -239,7 +246,7 @@ class NepModel(Trainable):
             )
         self.model, self.frames, self.edges = model, frames, edges
         if model.charge_mode:
-            _require_boxes(frames)
+            require_boxes(frames)
         self.precision, self.version, self.threads = precision, version, threads
         self.neutral, self.keep_signs = neutral, keep_signs
         self.ranks = ranks or comm.Serial()
@@ -274,7 +281,8 @@ class NepModel(Trainable):
 
         def row(compiled: NepTraining, index: int) -> np.ndarray:
             frame = _frame(self.frames, self.edges, self._batch[index])
-            neutral = self.neutral / self._nbatch
+            several = self.frames.natoms[self._batch[index]] > 1
+            neutral = self.neutral / self._nbatch * several
             return compiled.gradient(frame, a[index], of_frames[index], strains[index], neutral)
 
         rows = self._shared_out(self._steps, row, len(self._batch))
@@ -285,7 +293,7 @@ class NepModel(Trainable):
         """Predictions in float64 of the model that would be saved."""
         exact = self._compiled(False, np.ones(edges.ntypes))
         if self.model.charge_mode:
-            _require_boxes(frames)
+            require_boxes(frames)
         return self._evaluated(exact, parameters, frames, edges, np.arange(len(frames)))
 
     def _evaluated(

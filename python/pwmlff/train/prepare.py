@@ -318,6 +318,9 @@ def _neuroevolution(
         return nep.with_charges(start, shape.charge, rng) if shape.charge else start
 
     model = comm.agreed(ranks, first)
+    if model.charge_mode and valid:
+        with _shared():
+            nep.require_boxes(valid.frames)
     keep_signs = start is not None and start.charge_mode > 0
     if settings.repulsion == "zbl":
         model = repulsion.in_nep(model, [edges, *([valid.edges] if valid else [])])

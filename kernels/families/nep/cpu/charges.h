@@ -24,12 +24,15 @@ template <class T> class ChargeWorker;
 template <class T> class Charges {
  public:
   explicit Charges(const NepNetwork &network) :
-      network(network),
+      nspecies(network.nspecies()),
+      root_epsilon(network.root_epsilon),
       real_space(network.charge_mode == 1),
       alpha(network.screening()),
       lattice(alpha, COULOMB, 6.283185307179586477),
-      screened(alpha, largest_of(network.cut_radial))
+      screened(alpha, 3.141592653589793238 / alpha),
+      cut_radial(network.cut_radial.size())
   {
+    for (std::size_t k = 0; k < cut_radial.size(); ++k) cut_radial[k] = network.cut_radial[k];
   }
 
   int nphases() const { return real_space ? 5 : 4; }
@@ -42,6 +45,7 @@ template <class T> class Charges {
   {
     const Input &input = *plan.input;
     row_charge.reserve(input.nrows);
+    row_charge.fill(0.0);
     by_others = input.reciprocal != nullptr;
     if (!by_others) return lattice.set(input.cell);
     potential.reserve(input.ncenters);
@@ -82,11 +86,13 @@ template <class T> class Charges {
   /// What was added up before a phase.
   const double *total() const { return static_cast<const double *>(rows[0]); }
 
-  const NepNetwork network;
+  const int nspecies;
+  const double root_epsilon;
   const bool real_space;
   const double alpha;
   ReciprocalLattice lattice;
   const Screened screened;
+  Buffer<double> cut_radial;    // [nspecies, nspecies]
   Buffer<double> row_charge;    // [nrows]
   // What ReciprocalSolver::solve() has found.
   bool by_others = false, has_atom_virial = false;
@@ -95,14 +101,6 @@ template <class T> class Charges {
   std::vector<ChargeWorker<T> *> workers;
 
  private:
-  static double largest_of(const std::vector<double> &values)
-  {
-    double largest = 0.0;
-    for (std::size_t k = 0; k < values.size(); ++k)
-      if (values[k] > largest) largest = values[k];
-    return largest;
-  }
-
   Buffer<void *> rows;
 };
 
@@ -116,7 +114,7 @@ template <class T> class ChargeWorker {
   /// Make room before the first phase.
   void begin(const BlockPlan &plan, const CenterBlock *blocks, int nblocks, int nruns)
   {
-    const int nspecies = shared.network.nspecies();
+    const int nspecies = shared.nspecies;
     const Input &input = *plan.input;
     ncenters = 0;
     std::size_t edges = 0;
@@ -164,8 +162,7 @@ template <class T> class ChargeWorker {
       const T *const g = gradients + 3 * static_cast<std::ptrdiff_t>(e / width) * width + e % width;
       for (int a = 0; a < 3; ++a)
         for (int b = 0; b < 3; ++b) {
-          const double term =
-              0.5 * shared.network.root_epsilon * d[a] * static_cast<double>(g[b * width]);
+          const double term = 0.5 * shared.root_epsilon * d[a] * static_cast<double>(g[b * width]);
           sums.born[9 * static_cast<std::ptrdiff_t>(i) + 3 * a + b] += term;
           sums.born[9 * static_cast<std::ptrdiff_t>(shell.row[place]) + 3 * a + b] -= term;
         }
@@ -230,7 +227,7 @@ template <class T> class ChargeWorker {
       if (!shared.by_others) ewald.charges()[k] = q;
       if (sums.born)
         for (int c = 0; c < 9; c += 4)
-          sums.born[9 * static_cast<std::ptrdiff_t>(i) + c] += shared.network.root_epsilon * q;
+          sums.born[9 * static_cast<std::ptrdiff_t>(i) + c] += shared.root_epsilon * q;
     }
     if (shared.by_others) return;
     structure.reserve(shared.lattice.size());
@@ -301,14 +298,14 @@ template <class T> class ChargeWorker {
   {
     constexpr int wide = lanes<double>;
     const Input &input = *plan.input;
-    const int nspecies = shared.network.nspecies();
+    const int nspecies = shared.nspecies;
     const double self = 2.0 * COULOMB * shared.alpha / 1.7724538509055160273;    // sqrt(pi)
     for (int k = 0; k < ncenters; ++k) {
       const Center &center = centers[k];
       const std::ptrdiff_t i = center.index;
       const double *const xi = input.x + 3 * i;
       const double *const cut =
-          &shared.network.cut_radial[static_cast<std::size_t>(input.species[i] * nspecies)];
+          &shared.cut_radial[static_cast<std::size_t>(input.species[i] * nspecies)];
       Vec<double> potential{}, force[3] = {}, virial[9] = {};
       for (int e = center.first * width; e < center.last * width; e += wide) {
         alignas(64) double d[3][wide], charge[wide], reach[wide];
