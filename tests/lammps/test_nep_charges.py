@@ -66,7 +66,7 @@ def setup(lammps: Lammps, atoms: Atoms, *texts: bytes) -> str:
 
 
 def pair(line: str = "", files: str = "a.txt") -> str:
-    return f"pair_style pwmlff {files} {line}\npair_coeff * * O Hf\n"
+    return f"pair_style pwmlff {files} engine fused {line}\npair_coeff * * O Hf\n"
 
 
 def agrees(lammps: Lammps, run: Run, wanted: NepResult, atoms: Atoms, gate: float = 1e-10):
