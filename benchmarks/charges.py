@@ -90,8 +90,7 @@ def main() -> None:
         for cells in options.cells:
             atoms = structure(options.elements, options.constant, cells)
             lmp.write_data(folder / "structure.data", atoms, numbers)
-            start = lmp.read_command(atoms, "structure.data")
-            start = start.replace("read_data", "fix q all property/atom q\nread_data")
+            start = lmp.read_command(atoms, "structure.data", charges=True)
             steps = max(3, STEPS // len(atoms))
             for ranks in options.ranks:
                 best = dict.fromkeys(CASES, np.inf)

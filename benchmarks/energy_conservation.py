@@ -64,10 +64,7 @@ def main() -> None:
         numbers = [atomic_numbers[symbol] for symbol in options.elements.split()]
         lmp.write_data(Path(folder, "structure.data"), atoms, numbers)
         text = INPUT.format(
-            # A mesh wants charges of atoms.
-            read=lmp.read_command(atoms, "structure.data").replace(
-                "read_data", "fix q all property/atom q\nread_data"
-            ),
+            read=lmp.read_command(atoms, "structure.data", charges=True),  # as a mesh wants
             before=max(1, steps // 7),
             every=max(1, steps // LINES),
             steps=steps,

@@ -37,7 +37,17 @@ void tell(KSpace *kspace, std::vector<std::string> words)
   kspace->modify_params(static_cast<int>(arguments.size()), arguments.data());
 }
 
+void set_alpha(KSpace *kspace, double alpha)
+{
+  tell(kspace, {"gewald", fmt::format("{:.17g}", alpha)});
+}
+
 }    // namespace
+
+CoulombMesh::CoulombMesh(LAMMPS *lmp, const Reciprocal &asked, double screening) :
+    Pointers(lmp), asked(asked), screening(screening)
+{
+}
 
 CoulombMesh::~CoulombMesh() noexcept = default;
 
@@ -78,7 +88,7 @@ void CoulombMesh::refuse_others() const
 
 void CoulombMesh::tell_screening() const
 {
-  if (force->kspace) tell(force->kspace, {"gewald", fmt::format("{:.17g}", screening)});
+  if (force->kspace) set_alpha(force->kspace, screening);
 }
 
 void CoulombMesh::init(Pair *pair, const Ensemble &models)
@@ -88,7 +98,6 @@ void CoulombMesh::init(Pair *pair, const Ensemble &models)
   ready = false;
   const auto charged =
       std::ranges::find_if(models, [](const auto &model) { return model->has_charges(); });
-  if (charged == models.end()) return;
   if (domain->dimension != 3) error->all(FLERR, "Pair style pwmlff: charges need 'dimension 3'");
   refuse_others();
   if (force->kspace) {
@@ -172,7 +181,7 @@ void CoulombMesh::prepare()
   for (int i = 0; i < atom->nlocal; ++i) sums[0] += atom->q[i] * atom->q[i];
   MPI_Allreduce(MPI_IN_PLACE, sums.data(), 3, MPI_DOUBLE, MPI_SUM, world);
   if (!ready || sums[0] > grown * known_squares) {
-    tell(kspace, {"gewald", fmt::format("{:.17g}", screening)});
+    set_alpha(kspace, screening);
     kspace->init();
     kspace->setup();
     known_squares = sums[0];

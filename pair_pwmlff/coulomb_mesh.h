@@ -28,10 +28,7 @@ namespace pair_pwmlff {
 class CoulombMesh : public pwmlff::ReciprocalSolver, private LAMMPS_NS::Pointers {
  public:
   /// @param screening  alpha of the models, 1/angstrom
-  CoulombMesh(LAMMPS_NS::LAMMPS *lmp, const Reciprocal &asked, double screening) :
-      Pointers(lmp), asked(asked), screening(screening)
-  {
-  }
+  CoulombMesh(LAMMPS_NS::LAMMPS *lmp, const Reciprocal &asked, double screening);
   ~CoulombMesh() noexcept override;
 
   /// Before a run. Whether there is a mesh is known from then on. Collective.

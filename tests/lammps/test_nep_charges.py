@@ -16,10 +16,8 @@ from nep_parser import parse_nep
 from pwmlff.evaluation.engine import choose
 from pwmlff.evaluation.nep_file import Nep, nep_text
 from pwmlff.evaluation.nep_reference import NepResult, evaluate_nep
-from pwmlff.launch.lmp import DUMP, MEASURE, forces, read_command, virial_to_lammps
+from pwmlff.launch.lmp import CHARGES, DUMP, MEASURE, forces, read_command, virial_to_lammps
 
-#: Charges of atoms, with atom_style atomic.
-Q = "fix q all property/atom q\n"
 SUMS = """
 compute even all stress/atom NULL pair
 compute centroid all centroid/stress/atom NULL pair
@@ -61,8 +59,7 @@ def setup(lammps: Lammps, atoms: Atoms, *texts: bytes) -> str:
     for name, text in zip("abc", texts, strict=False):
         (lammps.folder / f"{name}.txt").write_bytes(text)
     lammps.data(atoms, [8, 72])
-    read = read_command(atoms, "atoms.data")
-    return read.replace("read_data", f"{Q}read_data") + "set type 1 charge 0.5\n"
+    return read_command(atoms, "atoms.data", charges=True) + "set type 1 charge 0.5\n"
 
 
 def pair(line: str = "", files: str = "a.txt") -> str:
@@ -251,7 +248,7 @@ def test_mesh_grows_with_charges(lammps: Lammps):
     text, atoms = text_of("charge 2, no angular part"), bulk("Si", cubic=True).repeat(2)
     (lammps.folder / "a.txt").write_bytes(text)
     lammps.data(atoms, [14])
-    read = read_command(atoms, "atoms.data").replace("read_data", f"{Q}read_data")
+    read = read_command(atoms, "atoms.data", charges=True)
     run = lammps.run(
         f"{read}pair_style pwmlff a.txt kspace pppm kspace_accuracy 1e-6\npair_coeff * * Si\n"
         f"{MEASURE}velocity all create 3000 1\nfix 1 all nve\nthermo 1\nrun 20\n{DUMP}"
@@ -348,7 +345,7 @@ def test_lines_of_others(lammps: Lammps, style: str, words: str):
 def test_no_room_for_charges(lammps: Lammps):
     """A line of MatPL with atom_style atomic: the exact sum, and a word of it."""
     text, atoms = text_of("charge 2, five"), structure()
-    read = setup(lammps, atoms, text).replace(Q, "").replace("set type 1 charge 0.5\n", "")
+    read = setup(lammps, atoms, text).replace(CHARGES, "").replace("set type 1 charge 0.5\n", "")
     run = lammps.run(
         f"{read}pair_style matpl/nep a.txt kspace pppm\npair_coeff * * O Hf\n{MEASURE}run 0\n{DUMP}"
     )

@@ -19,6 +19,8 @@
 
 #include "simd.h"
 
+#include <numbers>
+
 namespace pwmlff::PWMLFF_ISA {
 
 class ReciprocalLattice {
@@ -121,18 +123,24 @@ class ReciprocalLattice {
         for (int side = 0; side < 2; ++side) {
           const double w = weights(pair)[side];
           if (w == 0.0) continue;
-          double k[3];
-          const double k2 = vector(groups[g].n1, groups[g].n2, side ? -n3 : n3, k);
           const double energy = share * w * (s.re[side] * s.re[side] + s.im[side] * s.im[side]);
-          const double factor = spread(k2) * energy;
-          for (int a = 0; a < 3; ++a)
-            for (int b = 0; b < 3; ++b)
-              virial[3 * a + b] += (a == b ? energy : 0.0) - factor * k[a] * k[b];
+          add_virial_of(groups[g], side ? -n3 : n3, energy, virial);
         }
       }
   }
+  /// That of a vector with an energy.
+  void add_virial_of(const Group &group, int n3, double energy, double *virial) const
+  {
+    double k[3];
+    const double factor = spread(vector(group.n1, group.n2, n3, k)) * energy;
+    for (int a = 0; a < 3; ++a)
+      for (int b = 0; b < 3; ++b)
+        virial[3 * a + b] += (a == b ? energy : 0.0) - factor * k[a] * k[b];
+  }
 
  private:
+  static constexpr double two_pi = 2.0 * std::numbers::pi;
+
   void invert()
   {
     const double *const a = box, *const b = box + 3, *const c = box + 6;
@@ -141,7 +149,6 @@ class ReciprocalLattice {
       to[1] = u[2] * v[0] - u[0] * v[2];
       to[2] = u[0] * v[1] - u[1] * v[0];
     };
-    constexpr double two_pi = 6.283185307179586477;
     cross(b, c, axis);
     cross(c, a, axis + 3);
     cross(a, b, axis + 6);
@@ -160,7 +167,7 @@ class ReciprocalLattice {
     double k[3];
     const double k2 = vector(n1, n2, n3, k);
     if (!(k2 < largest * largest) || k2 == 0.0) return 0.0;
-    return 2.0 * coulomb * 6.283185307179586477 / volume * __builtin_exp(-k2 * quarter) / k2;
+    return 2.0 * coulomb * two_pi / volume * __builtin_exp(-k2 * quarter) / k2;
   }
 
   const double quarter, coulomb, largest;            // 1/4 alpha^2
@@ -295,12 +302,7 @@ class EwaldSums {
           const double energy =
               w * charge[k] *
               (s.re[side] * (re * cosine - im * sine) + s.im[side] * (re * sine + im * cosine));
-          double kvector[3];
-          const double k2 = lattice->vector(group.n1, group.n2, side ? -n3 : n3, kvector);
-          const double factor = lattice->spread(k2) * energy;
-          for (int a = 0; a < 3; ++a)
-            for (int b = 0; b < 3; ++b)
-              to[3 * a + b] += (a == b ? energy : 0.0) - factor * kvector[a] * kvector[b];
+          lattice->add_virial_of(group, side ? -n3 : n3, energy, to);
         }
       }
     }

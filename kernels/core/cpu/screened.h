@@ -7,6 +7,8 @@
 
 #include "simd.h"
 
+#include <numbers>
+
 namespace pwmlff::PWMLFF_ISA {
 
 class Screened {
@@ -18,7 +20,7 @@ class Screened {
   Screened(double alpha, double largest) : scale(2.0 / (largest * largest))
   {
     // Interpolation in the zeros of T_terms, and the same of the derivative by the series.
-    constexpr double pi = 3.141592653589793238;
+    constexpr double pi = std::numbers::pi;
     double values[terms];
     for (int k = 0; k < terms; ++k) {
       const double s = __builtin_cos(pi * (k + 0.5) / terms);

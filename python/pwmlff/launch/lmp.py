@@ -185,10 +185,15 @@ def enclosed(atoms: Atoms) -> Atoms:
     return result
 
 
-def read_command(atoms: Atoms, name: str, units: str = "metal") -> str:
-    """Input lines that read a data file of such a structure."""
+#: Gives atoms charges, with ``atom_style atomic``.
+CHARGES = "fix q all property/atom q\n"
+
+
+def read_command(atoms: Atoms, name: str, units: str = "metal", *, charges: bool = False) -> str:
+    """Input lines that read a data file of such a structure, whose atoms may get charges."""
     boundary = " ".join("p" if periodic else "f" for periodic in atoms.pbc)
-    return f"units {units}\nboundary {boundary}\natom_modify map yes\nread_data {name}\n"
+    fix = CHARGES if charges else ""
+    return f"units {units}\nboundary {boundary}\natom_modify map yes\n{fix}read_data {name}\n"
 
 
 def plain_name(model: Path, folder: Path) -> str:

@@ -11,44 +11,36 @@
 
 #pragma once
 
-#include "../../../core/cpu/ewald.h"
-#include "../../../core/cpu/screened.h"
-#include "../../../math/coulomb.h"
+#include "nep_ewald.h"
 #include "nep_gradient.h"
 
 namespace pwmlff::PWMLFF_ISA::nep {
 
 class PotentialRates : public NepPotentials {
  public:
-  explicit PotentialRates(const NepNetwork &network) :
-      network(network),
-      alpha(network.screening()),
-      lattice(alpha, COULOMB, 6.283185307179586477),
-      screened(alpha, 3.141592653589793238 / alpha)
-  {
-  }
+  explicit PotentialRates(const NepNetwork &network) : network(network), ewald(network) {}
 
   void evaluate(const Input &input, const double *velocity, const double *w, double *charge,
                 double *potential) override
   {
     const int n = input.ncenters;
     take_mean(charge, n);
-    lattice.set(input.cell);
+    ewald.lattice.set(input.cell);
     index.reserve(n);
     for (int i = 0; i < n; ++i) index[i] = i;
-    ewald.set(lattice, input.x, index.get(), n);
+    reciprocal.set(ewald.lattice, input.x, index.get(), n);
     find_structures(velocity, charge, n);
     add_strain(w);
-    ewald.find_potentials(sums[1].get());
-    for (int i = 0; i < n; ++i) potential[2 * i + 1] = ewald.potential(i);
-    ewald.find_potentials(sums[0].get());
+    reciprocal.find_potentials(sums[1].get());
+    for (int i = 0; i < n; ++i) potential[2 * i + 1] = reciprocal.potential(i);
+    reciprocal.find_potentials(sums[0].get());
     for (int i = 0; i < n; ++i) {
       double by[3];
-      ewald.by_phases(i, by);
-      potential[2 * i] = ewald.potential(i);
+      reciprocal.by_phases(i, by);
+      potential[2 * i] = reciprocal.potential(i);
       for (int d = 0; d < 3; ++d) potential[2 * i + 1] -= phase_rate(d, velocity + 3 * i) * by[d];
     }
-    if (network.charge_mode == 1) add_real_space(input, velocity, charge, potential);
+    if (ewald.real_space) add_real_space(input, velocity, charge, potential);
     take_mean(potential, n);
   }
 
@@ -64,7 +56,7 @@ class PotentialRates : public NepPotentials {
 
   double phase_rate(int d, const double *v) const
   {
-    const double *const b = lattice.axes() + 3 * d;
+    const double *const b = ewald.lattice.axes() + 3 * d;
     return b[0] * v[0] + b[1] * v[1] + b[2] * v[2];
   }
 
@@ -73,11 +65,11 @@ class PotentialRates : public NepPotentials {
   {
     for (int part = 0; part < 5; ++part) {
       for (int i = 0; i < n; ++i)
-        ewald.charges()[i] = part < 2 ? charge[2 * i + part]
-                                      : charge[2 * i] * phase_rate(part - 2, velocity + 3 * i);
-      sums[part].reserve(lattice.size());
+        reciprocal.charges()[i] = part < 2 ? charge[2 * i + part]
+                                           : charge[2 * i] * phase_rate(part - 2, velocity + 3 * i);
+      sums[part].reserve(ewald.lattice.size());
       sums[part].fill(0.0);
-      ewald.sum_structure(sums[part].get());
+      reciprocal.sum_structure(sums[part].get());
     }
   }
 
@@ -85,8 +77,8 @@ class PotentialRates : public NepPotentials {
   void add_strain(const double *w)
   {
     using Structure = ReciprocalLattice::Structure;
-    for (int g = 0; g < lattice.group_count(); ++g) {
-      const ReciprocalLattice::Group &group = lattice.group(g);
+    for (int g = 0; g < ewald.lattice.group_count(); ++g) {
+      const ReciprocalLattice::Group &group = ewald.lattice.group(g);
       for (int n3 = 0; n3 <= group.most; ++n3) {
         const std::size_t place = 4 * static_cast<std::size_t>(group.first + n3);
         Structure s[5];
@@ -98,10 +90,10 @@ class PotentialRates : public NepPotentials {
           const double n[3] = {static_cast<double>(group.n1), static_cast<double>(group.n2),
                                static_cast<double>(along)};
           double k[3], strained = 0.0;
-          const double k2 = lattice.vector(group.n1, group.n2, along, k);
+          const double k2 = ewald.lattice.vector(group.n1, group.n2, along, k);
           if (k2 == 0.0) continue;
           for (int c = 0; c < 9; ++c) strained += k[c / 3] * w[c] * k[c % 3];
-          const double change = lattice.spread(k2) * strained - w[0] - w[4] - w[8];
+          const double change = ewald.lattice.spread(k2) * strained - w[0] - w[4] - w[8];
           rate.re[side] += change * s[0].re[side];
           rate.im[side] += change * s[0].im[side];
           for (int d = 0; d < 3; ++d) {
@@ -119,7 +111,6 @@ class PotentialRates : public NepPotentials {
   {
     constexpr int wide = lanes<double>;
     const int nspecies = network.nspecies();
-    const double self = 2.0 * COULOMB * alpha / 1.7724538509055160273;    // sqrt(pi)
     for (int i = 0; i < input.ncenters; ++i) {
       const int *const first = input.first + static_cast<std::ptrdiff_t>(i) * nspecies;
       const double *const cut =
@@ -142,20 +133,18 @@ class PotentialRates : public NepPotentials {
           for (int part = 0; part < 2; ++part) q[part][l] = counts ? charge[2 * home + part] : 0.0;
         }
         Vec<double> f, g;
-        screened.evaluate(load(square), f, g);
+        ewald.screened.evaluate(load(square), f, g);
         value += load(q[0]) * f;
         rate += load(q[1]) * f + load(q[0]) * g * load(along);
       }
-      potential[2 * i] += COULOMB * sum<double>(value) - self * charge[2 * i];
-      potential[2 * i + 1] += COULOMB * sum<double>(rate) - self * charge[2 * i + 1];
+      potential[2 * i] += COULOMB * sum<double>(value) - ewald.self * charge[2 * i];
+      potential[2 * i + 1] += COULOMB * sum<double>(rate) - ewald.self * charge[2 * i + 1];
     }
   }
 
   const NepNetwork &network;
-  const double alpha;
-  ReciprocalLattice lattice;
-  const Screened screened;
-  EwaldSums ewald;
+  NepEwald ewald;
+  EwaldSums reciprocal;
   Buffer<int> index;
   Buffer<double> sums[5];
 };

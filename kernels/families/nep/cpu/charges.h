@@ -5,10 +5,8 @@
 
 #pragma once
 
-#include "../../../core/cpu/ewald.h"
-#include "../../../core/cpu/screened.h"
 #include "../../../core/virial_terms.h"
-#include "../../../math/coulomb.h"
+#include "nep_ewald.h"
 #include "shell.h"
 
 #include <memory>
@@ -26,19 +24,16 @@ template <class T> class Charges {
   explicit Charges(const NepNetwork &network) :
       nspecies(network.nspecies()),
       root_epsilon(network.root_epsilon),
-      real_space(network.charge_mode == 1),
-      alpha(network.screening()),
-      lattice(alpha, COULOMB, 6.283185307179586477),
-      screened(alpha, 3.141592653589793238 / alpha),
+      ewald(network),
       cut_radial(network.cut_radial.size())
   {
     for (std::size_t k = 0; k < cut_radial.size(); ++k) cut_radial[k] = network.cut_radial[k];
   }
 
-  int nphases() const { return real_space ? 5 : 4; }
+  int nphases() const { return ewald.real_space ? 5 : 4; }
   ChargeStep step(int phase) const
   {
-    return static_cast<ChargeStep>(phase + (phase == 3 && !real_space));
+    return static_cast<ChargeStep>(phase + (phase == 3 && !ewald.real_space));
   }
 
   void begin(const BlockPlan &plan)
@@ -47,7 +42,7 @@ template <class T> class Charges {
     row_charge.reserve(input.nrows);
     row_charge.fill(0.0);
     by_others = input.reciprocal != nullptr;
-    if (!by_others) return lattice.set(input.cell);
+    if (!by_others) return ewald.lattice.set(input.cell);
     potential.reserve(input.ncenters);
     field.reserve(3 * static_cast<std::size_t>(input.ncenters));
     has_atom_virial = input.want_atom_virial || input.want_centroid_virial;
@@ -72,7 +67,7 @@ template <class T> class Charges {
           return {Exchange::Kind::solve, false, 0, rows.get()};
         }
         all([](ChargeWorker<T> &worker) { return worker.structure.get(); });
-        return {Exchange::Kind::sum, false, static_cast<int>(lattice.size()), rows.get()};
+        return {Exchange::Kind::sum, false, static_cast<int>(ewald.lattice.size()), rows.get()};
       case ChargeStep::real_space:
         rows[0] = row_charge.get();
         return {Exchange::Kind::forward, false, 1, rows.get()};
@@ -88,10 +83,7 @@ template <class T> class Charges {
 
   const int nspecies;
   const double root_epsilon;
-  const bool real_space;
-  const double alpha;
-  ReciprocalLattice lattice;
-  const Screened screened;
+  NepEwald ewald;
   Buffer<double> cut_radial;    // [nspecies, nspecies]
   Buffer<double> row_charge;    // [nrows]
   // What ReciprocalSolver::solve() has found.
@@ -219,40 +211,42 @@ template <class T> class ChargeWorker {
     const double mean = shared.total()[0] / natoms;
     index.reserve(ncenters);
     for (int k = 0; k < ncenters; ++k) index[k] = centers[k].index;
-    if (!shared.by_others) ewald.set(shared.lattice, plan.input->x, index.get(), ncenters);
+    if (!shared.by_others)
+      reciprocal.set(shared.ewald.lattice, plan.input->x, index.get(), ncenters);
     for (int k = 0; k < ncenters; ++k) {
       const int i = index[k];
       const double q = centers[k].charge - mean;
       centers[k].charge = plan.charge[i] = shared.row_charge[i] = q;
-      if (!shared.by_others) ewald.charges()[k] = q;
+      if (!shared.by_others) reciprocal.charges()[k] = q;
       if (sums.born)
         for (int c = 0; c < 9; c += 4)
           sums.born[9 * static_cast<std::ptrdiff_t>(i) + c] += shared.root_epsilon * q;
     }
     if (shared.by_others) return;
-    structure.reserve(shared.lattice.size());
+    structure.reserve(shared.ewald.lattice.size());
     structure.fill(0.0);
-    ewald.sum_structure(structure.get());
+    reciprocal.sum_structure(structure.get());
   }
 
   void find_potentials(const BlockPlan &plan, PartialSums &sums)
   {
     if (shared.by_others) return take_potentials(plan, sums);
     const double *const total = shared.total();
-    ewald.find_potentials(total);
+    reciprocal.find_potentials(total);
     potentials = 0.0;
     for (int k = 0; k < ncenters; ++k) {
       const std::ptrdiff_t i = centers[k].index;
       double field[3];
-      ewald.field(k, field);
+      reciprocal.field(k, field);
       for (int c = 0; c < 3; ++c) sums.force[3 * i + c] += centers[k].charge * field[c];
-      take_potential(plan, centers[k], ewald.potential(k));
+      take_potential(plan, centers[k], reciprocal.potential(k));
       if (!sums.atom_virial && !sums.centroid_virial) continue;
       double virial[9];
-      ewald.find_virial(total, k, virial);
+      reciprocal.find_virial(total, k, virial);
       add_own_virial(i, virial, sums);
     }
-    if (shared.workers[0] == this) shared.lattice.add_virial(total, 1.0 / nranks, sums.virial);
+    if (shared.workers[0] == this)
+      shared.ewald.lattice.add_virial(total, 1.0 / nranks, sums.virial);
   }
 
   /// What a ReciprocalSolver has found.
@@ -299,7 +293,6 @@ template <class T> class ChargeWorker {
     constexpr int wide = lanes<double>;
     const Input &input = *plan.input;
     const int nspecies = shared.nspecies;
-    const double self = 2.0 * COULOMB * shared.alpha / 1.7724538509055160273;    // sqrt(pi)
     for (int k = 0; k < ncenters; ++k) {
       const Center &center = centers[k];
       const std::ptrdiff_t i = center.index;
@@ -320,7 +313,7 @@ template <class T> class ChargeWorker {
         const Vec<double> square = r[0] * r[0] + r[1] * r[1] + r[2] * r[2], limit = load(reach);
         const auto counts_here = (square > 0.0) & (square < limit * limit);
         Vec<double> f, g;
-        shared.screened.evaluate(counts_here ? square : broadcast<double>(1.0), f, g);
+        shared.ewald.screened.evaluate(counts_here ? square : broadcast<double>(1.0), f, g);
         const Vec<double> q = counts_here ? COULOMB * load(charge) : broadcast<double>(0.0);
         potential += q * f;
         for (int a = 0; a < 3; ++a) {
@@ -333,7 +326,7 @@ template <class T> class ChargeWorker {
       for (int c = 0; c < 3; ++c) sums.force[3 * i + c] += sum<double>(force[c]);
       for (int c = 0; c < 9; ++c) sums.virial[c] += own[c] = sum<double>(virial[c]);
       add_own_virial(i, own, sums);
-      take_potential(plan, center, sum<double>(potential) - self * center.charge);
+      take_potential(plan, center, sum<double>(potential) - shared.ewald.self * center.charge);
     }
   }
 
@@ -380,7 +373,7 @@ template <class T> class ChargeWorker {
   Buffer<int> row;      // [nkept, width] of the neighbor; the center itself where there is none
   Buffer<T> kept;       // [nkept, 3, width] dc/dr_ij
   Buffer<int> index;
-  EwaldSums ewald;
+  EwaldSums reciprocal;
 };
 
 }    // namespace pwmlff::PWMLFF_ISA::nep
