@@ -27,7 +27,8 @@ class Images : public pwmlff::RowExchange {
   void forward(float *rows, int width) override { copy(rows, width); }
   void reverse(double *rows, int width) override { add(rows, width); }
   void reverse(float *rows, int width) override { add(rows, width); }
-  void sum(double *, int) override {}    // this rank has them all
+  void sum(double *, int) override {}
+  bool has_others() const override { return false; }
 
  private:
   template <class T> void copy(T *rows, int width) const

@@ -59,9 +59,11 @@ void HaloExchange::reverse(float *rows, int width_)
   communicate(nullptr, rows, width_, [&] { comm->reverse_comm(pair, width_); });
 }
 
+bool HaloExchange::has_others() const { return comm->nprocs > 1; }
+
 void HaloExchange::sum(double *numbers, int n)
 {
-  if (comm->nprocs > 1) MPI_Allreduce(MPI_IN_PLACE, numbers, n, MPI_DOUBLE, MPI_SUM, world);
+  if (has_others()) MPI_Allreduce(MPI_IN_PLACE, numbers, n, MPI_DOUBLE, MPI_SUM, world);
 }
 
 int HaloExchange::pack_forward(int n, const int *list, double *buffer) const

@@ -34,6 +34,7 @@ class HaloExchange : public pwmlff::RowExchange, private LAMMPS_NS::Pointers {
   void reverse(double *rows, int width) override;
   void reverse(float *rows, int width) override;
   void sum(double *numbers, int n) override;
+  bool has_others() const override;
 
   bool active() const { return width > 0; }
   int pack_forward(int n, const int *list, double *buffer) const;

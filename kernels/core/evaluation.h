@@ -44,6 +44,8 @@ class PWMLFF_KERNELS_API RowExchange {
   virtual void reverse(float *rows, int width) = 0;
   /// Add numbers [n] of all ranks up.
   virtual void sum(double *numbers, int n) = 0;
+  /// Whether there are other ranks, or sum() leaves numbers as they are.
+  virtual bool has_others() const = 0;
 };
 
 struct Input;

@@ -22,6 +22,17 @@ PWMLFF_FORMULA constexpr int virial_component(int k)
   return place[k];
 }
 
+/// Add what is an atom's own, [9] row by row, to the virials of atoms.
+/// @param atom_virial, centroid_virial  as below
+PWMLFF_FORMULA void add_own_virial(std::int64_t i, const double *virial, double *atom_virial,
+                                   double *centroid_virial)
+{
+  if (atom_virial)
+    for (int k = 0; k < 6; ++k) atom_virial[6 * i + k] += virial[virial_component(k)];
+  if (centroid_virial)
+    for (int k = 0; k < 9; ++k) centroid_virial[9 * i + k] += virial[virial_component(k)];
+}
+
 /// Add r_ij (x) f_ij of an edge to the virials of atoms: to both ends alike, or to the neighbor.
 /// @param team  adds (team.h)
 /// @param d, f  [3] r_ij and the force on the neighbor

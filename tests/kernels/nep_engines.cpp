@@ -32,6 +32,26 @@ double uniform(double low, double high)
   return low + (high - low) * (generator() / 4294967296.0);
 }
 
+/// Rows behind the centers are images of the first of them. There are other ranks, without atoms.
+class Images : public RowExchange {
+ public:
+  explicit Images(const Input &input) : ncenters(input.ncenters), nrows(input.nrows) {}
+  void forward(double *rows, int width) override
+  {
+    for (int r = ncenters; r < nrows; ++r)
+      std::copy_n(rows + static_cast<std::ptrdiff_t>(r - ncenters) % ncenters * width, width,
+                  rows + static_cast<std::ptrdiff_t>(r) * width);
+  }
+  void forward(float *, int) override {}
+  void reverse(double *, int) override {}
+  void reverse(float *, int) override {}
+  void sum(double *, int) override {}
+  bool has_others() const override { return true; }
+
+ private:
+  const int ncenters, nrows;
+};
+
 /// Atoms in a box and one far from all others; the last are no centers. Each is a candidate of each
 /// other, but those of species `absent`, which have species -1.
 struct Cluster {
@@ -69,6 +89,14 @@ struct Cluster {
   }
 
   Cluster(Cluster &&) = default;    // the input points into the vectors
+
+  /// A tilted one, with images of none of them as candidates.
+  void put_in_box()
+  {
+    static constexpr double box[9] = {110.0, 0.0, 0.0, 3.0, 13.0, 0.0, -2.0, 4.0, 14.0};
+    input.cell = box;
+    input.want_born = true;
+  }
 
   std::vector<double> x;
   std::vector<int> species, first, candidate;
@@ -118,6 +146,10 @@ void compare(const std::string &name, const Input &input, const Evaluation &foun
   compare(name + "atom virials", found.atom_virial, wanted.atom_virial, 6 * nrows, 10 * close);
   compare(name + "centroid virials", found.centroid_virial, wanted.centroid_virial, 9 * nrows,
           10 * close);
+  if (!wanted.charge) return;
+  compare(name + "charges", found.charge, wanted.charge, input.ncenters, close);
+  compare(name + "potentials", found.potential, wanted.potential, input.ncenters, 100 * close);
+  compare(name + "Born charges", found.born, wanted.born, 9 * nrows, 3 * close);
 }
 
 bool has_gpu()
@@ -137,25 +169,31 @@ class Check {
   Check(const std::string &text, int absent) :
       name(text.substr(0, text.find('\n'))),
       plain(read_nep(text)),
+      charged(plain.network().charge_mode > 0),
       present(plain.network().nspecies(), true)
   {
     const int nspecies = static_cast<int>(present.size());
     clusters.emplace_back(3, 3.0, nspecies, absent);
     clusters.emplace_back(45, 8.0, nspecies, absent);
+    if (charged)
+      for (Cluster &cluster : clusters) cluster.put_in_box();
     if (absent >= 0) present[absent] = false;
   }
 
   void cpu()
   {
     for (const Cluster &cluster : clusters) {
-      const Evaluation wanted = plain.evaluate(cluster.input);
+      Images images(cluster.input);
+      Input whole = cluster.input;
+      if (charged) whole.exchange = &images;
+      const Evaluation wanted = plain.evaluate(whole);
       for (const bool single : {false, true}) {
         const auto engine = make_nep_engine(plain.network(), {precision(single), present});
         for (const int nthreads : {1, 3}) {
-          Input input = cluster.input;
+          Input input = whole;
           input.nthreads = nthreads;
           compare(label(engine->processor(), single), input, engine->evaluate(input), wanted,
-                  single ? 2e-6 : 1e-13);
+                  gate(single));
         }
       }
     }
@@ -168,6 +206,8 @@ class Check {
     for (const Cluster &cluster : clusters) {
       Input input = cluster.input;
       input.ncenters = std::min(input.ncenters, ncenters);
+      Images images(input);
+      if (charged) input.exchange = &images;
       const Evaluation wanted = plain.evaluate(input);
       for (const bool single : {false, true}) {
         const auto engine = make_nep_engine(
@@ -179,12 +219,16 @@ class Check {
         input.on_device = &neighbors;
         for (int k = 0; k < 2; ++k)    // the second finds what the first has left
           compare(label(engine->processor(), single), input, engine->evaluate(input), wanted,
-                  single ? 2e-6 : 1e-13);
+                  gate(single));
       }
     }
   }
 
  private:
+  double gate(bool single) const
+  {
+    return single ? charged ? 1e-5 : 2e-6 : charged ? 1e-12 : 1e-13;
+  }
   static Precision precision(bool single) { return single ? Precision::mixed : Precision::exact; }
   std::string label(const std::string &processor, bool single) const
   {
@@ -193,6 +237,7 @@ class Check {
 
   std::string name;
   PlainNep plain;
+  const bool charged;
   std::vector<Cluster> clusters;
   std::vector<bool> present;
 };
@@ -213,6 +258,9 @@ void add_random(std::deque<Check> &all)
   add("nep4_zbl 2 O Hf\nzbl 1 2\ncutoff 5 4\nn_max 3 0\nbasis_size 3 0\nl_max 0 0 0\nANN 6 0\n");
   add("nep4 1 Si\ncutoff 4 5\nn_max 1 1\nbasis_size 3 3\nl_max 1 0 0 0 0 0 1\nANN 4 0\n");
   add("nep5 2 O Hf\ncutoff 4 5\nn_max 2 19\nbasis_size 3 4\nl_max 3 1 0\nANN 6 5\n");
+  add("nep4_zbl_charge1 2 O Hf\nzbl 1 2\ncutoff 5 4\nn_max 4 4\nbasis_size 8 8\nl_max 4 2 1\n"
+      "ANN 10 0\n");
+  add("nep5_charge2 3 O Hf Zr\ncutoff 4 4\nn_max 3 9\nbasis_size 5 5\nl_max 2 0 0\nANN 7 0\n", 1);
   add("nep4_temperature 2 O Hf\ncutoff 5 4\nn_max 15 12\nbasis_size 16 12\nl_max 2 0 1\n"
       "ANN 20 0\n");
 }

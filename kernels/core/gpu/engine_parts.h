@@ -67,21 +67,22 @@ class GpuSums {
   struct Place {
     RowSums rows;
     double *atom_energy;    // [ncenters]
-    double *virial;         // [items, 9] xx xy xz yx yy yz zx zy zz
+    double *virial;         // [items and others, 9] xx xy xz yx yy yz zx zy zz
     std::int64_t *flag;     // of the engine's own
   };
-  Place begin(const Input &input)
+  /// @param others  virials that do not belong to an item
+  Place begin(const Input &input, std::int64_t others = 0)
   {
     all.clear(size(input));
-    virial.reserve(9 * static_cast<std::size_t>(input.ncenters));
+    virial.reserve(9 * static_cast<std::size_t>(input.ncenters + others));
     return {RowSums(input, rows_of(input, all.get())), all.get() + ENERGIES, virial.get(),
             reinterpret_cast<std::int64_t *>(all.get() + FLAG)};
   }
 
   /// Sum up, add forces where they are wanted on the device, copy to the host and wait for it.
-  /// @param nitems  that have a virial
+  /// @param nvirials  of items and others
   /// @return the flag
-  std::int64_t finish(const Input &input, std::int64_t nitems, Evaluation &result)
+  std::int64_t finish(const Input &input, std::int64_t nvirials, Evaluation &result)
   {
     const RowSums rows(input, rows_of(input, all.get()));
     const std::int64_t nforces = 3 * static_cast<std::int64_t>(input.nrows);
@@ -90,7 +91,7 @@ class GpuSums {
     double *const partial = partial_sums.reserve(SumRows::nsums * MOST_TEAMS);
     constexpr std::size_t scratch = SumRows::scratch_bytes();
     device->run(nteams,
-                SumRows{{nitems, 9, virial.get()},
+                SumRows{{nvirials, 9, virial.get()},
                         {input.ncenters, 1, all.get() + ENERGIES},
                         {nforces, 1, rows.force},
                         nteams,

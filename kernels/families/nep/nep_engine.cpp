@@ -15,8 +15,6 @@ namespace pwmlff {
 std::unique_ptr<FusedEngine> make_nep_engine(const NepNetwork &network,
                                              const EngineSettings &settings)
 {
-  if (settings.device && network.charge_mode > 0)
-    throw std::runtime_error("for a NEP with charges there is code for CPUs alone");
   if (settings.device) return make_nep_gpu_engine(network, settings);
   if (network.angular() && network.nangular > nep_most_functions)
     throw std::runtime_error("it has " + std::to_string(network.nangular) +

@@ -30,6 +30,7 @@ class EdgeEnds : public RowExchange {
   void reverse(double *, int) override {}
   void reverse(float *, int) override {}
   void sum(double *, int) override {}
+  bool has_others() const override { return false; }
 
   std::vector<int> home;    // [nrows]
 };

@@ -4,28 +4,33 @@
 // strained (../nep_training.h). With q', v and w the rates of charges and positions and the strain,
 // of which x' = v + w^T x, k.x changes by k.v alone, and
 //
-//   phi = sum over k of 2 g Re(S* exp(i k.x))        g of core/cpu/ewald.h
+//   phi = sum over k of 2 g Re(S* exp(i k.x))        g of math/ewald/reciprocal_lattice.h
 //   S'  = sum over j of (q'_j + i q_j k.v_j) exp(i k.x_j)
 //   g'  = g (2 (1/k^2 + 1/4 alpha^2) k.w k - trace of w)
 //   phi' = sum over k of 2 Re((g' S + g S')* exp(i k.x)) - 2 g k.v Im(S* exp(i k.x))
 
 #pragma once
 
-#include "nep_ewald.h"
+#include "../../../math/ewald/ewald_sums.h"
+#include "../../../math/ewald/screened.h"
+#include "../nep_ewald.h"
 #include "nep_gradient.h"
 
 namespace pwmlff::PWMLFF_ISA::nep {
 
 class PotentialRates : public NepPotentials {
  public:
-  explicit PotentialRates(const NepNetwork &network) : network(network), ewald(network) {}
+  explicit PotentialRates(const NepNetwork &network) :
+      network(network), ewald(network), screened(ewald.alpha, ewald.cutoff)
+  {
+  }
 
   void evaluate(const Input &input, const double *velocity, const double *w, double *charge,
                 double *potential) override
   {
     const int n = input.ncenters;
     take_mean(charge, n);
-    ewald.lattice.set(input.cell);
+    if (ewald.lattice.set(input.cell)) ewald.lattice.weigh();
     index.reserve(n);
     for (int i = 0; i < n; ++i) index[i] = i;
     reciprocal.set(ewald.lattice, input.x, index.get(), n);
@@ -56,7 +61,7 @@ class PotentialRates : public NepPotentials {
 
   double phase_rate(int d, const double *v) const
   {
-    const double *const b = ewald.lattice.axes() + 3 * d;
+    const double *const b = ewald.lattice.box().axis + 3 * d;
     return b[0] * v[0] + b[1] * v[1] + b[2] * v[2];
   }
 
@@ -76,24 +81,22 @@ class PotentialRates : public NepPotentials {
   /// From the sums of q' to those of S' + g'/g S.
   void add_strain(const double *w)
   {
-    using Structure = ReciprocalLattice::Structure;
-    for (int g = 0; g < ewald.lattice.group_count(); ++g) {
+    for (int g = 0; g < ewald.lattice.ngroups(); ++g) {
       const ReciprocalLattice::Group &group = ewald.lattice.group(g);
       for (int n3 = 0; n3 <= group.most; ++n3) {
         const std::size_t place = 4 * static_cast<std::size_t>(group.first + n3);
-        Structure s[5];
-        for (int part = 0; part < 5; ++part)
-          s[part] = ReciprocalLattice::structure(&sums[part][place]);
-        Structure &rate = s[1];
+        StructureFactors s[5];
+        for (int part = 0; part < 5; ++part) s[part] = StructureFactors(&sums[part][place]);
+        StructureFactors &rate = s[1];
         for (int side = 0; side < 2; ++side) {
           const int along = side ? -n3 : n3;
           const double n[3] = {static_cast<double>(group.n1), static_cast<double>(group.n2),
                                static_cast<double>(along)};
           double k[3], strained = 0.0;
-          const double k2 = ewald.lattice.vector(group.n1, group.n2, along, k);
+          const double k2 = ewald.lattice.box().vector(group.n1, group.n2, along, k);
           if (k2 == 0.0) continue;
           for (int c = 0; c < 9; ++c) strained += k[c / 3] * w[c] * k[c % 3];
-          const double change = ewald.lattice.spread(k2) * strained - w[0] - w[4] - w[8];
+          const double change = ewald.lattice.box().spread(k2) * strained - w[0] - w[4] - w[8];
           rate.re[side] += change * s[0].re[side];
           rate.im[side] += change * s[0].im[side];
           for (int d = 0; d < 3; ++d) {
@@ -101,7 +104,7 @@ class PotentialRates : public NepPotentials {
             rate.im[side] += n[d] * s[2 + d].re[side];
           }
         }
-        ReciprocalLattice::set_structure(rate, &sums[1][place]);
+        rate.store(&sums[1][place]);
       }
     }
   }
@@ -133,7 +136,7 @@ class PotentialRates : public NepPotentials {
           for (int part = 0; part < 2; ++part) q[part][l] = counts ? charge[2 * home + part] : 0.0;
         }
         Vec<double> f, g;
-        ewald.screened.evaluate(load(square), f, g);
+        screened.evaluate(load(square), f, g);
         value += load(q[0]) * f;
         rate += load(q[1]) * f + load(q[0]) * g * load(along);
       }
@@ -144,6 +147,7 @@ class PotentialRates : public NepPotentials {
 
   const NepNetwork &network;
   NepEwald ewald;
+  const Screened screened;
   EwaldSums reciprocal;
   Buffer<int> index;
   Buffer<double> sums[5];

@@ -6,7 +6,9 @@
 #pragma once
 
 #include "../../../core/virial_terms.h"
-#include "nep_ewald.h"
+#include "../../../math/ewald/ewald_sums.h"
+#include "../../../math/ewald/screened.h"
+#include "../nep_ewald.h"
 #include "shell.h"
 
 #include <memory>
@@ -25,6 +27,7 @@ template <class T> class Charges {
       nspecies(network.nspecies()),
       root_epsilon(network.root_epsilon),
       ewald(network),
+      screened(ewald.alpha, ewald.cutoff),
       cut_radial(network.cut_radial.size())
   {
     for (std::size_t k = 0; k < cut_radial.size(); ++k) cut_radial[k] = network.cut_radial[k];
@@ -42,7 +45,10 @@ template <class T> class Charges {
     row_charge.reserve(input.nrows);
     row_charge.fill(0.0);
     by_others = input.reciprocal != nullptr;
-    if (!by_others) return ewald.lattice.set(input.cell);
+    if (!by_others) {
+      if (ewald.lattice.set(input.cell)) ewald.lattice.weigh();
+      return;
+    }
     potential.reserve(input.ncenters);
     field.reserve(3 * static_cast<std::size_t>(input.ncenters));
     has_atom_virial = input.want_atom_virial || input.want_centroid_virial;
@@ -84,6 +90,7 @@ template <class T> class Charges {
   const int nspecies;
   const double root_epsilon;
   NepEwald ewald;
+  const Screened screened;
   Buffer<double> cut_radial;    // [nspecies, nspecies]
   Buffer<double> row_charge;    // [nrows]
   // What ReciprocalSolver::solve() has found.
@@ -243,10 +250,10 @@ template <class T> class ChargeWorker {
       if (!sums.atom_virial && !sums.centroid_virial) continue;
       double virial[9];
       reciprocal.find_virial(total, k, virial);
-      add_own_virial(i, virial, sums);
+      add_own_virial(i, virial, sums.atom_virial, sums.centroid_virial);
     }
     if (shared.workers[0] == this)
-      shared.ewald.lattice.add_virial(total, 1.0 / nranks, sums.virial);
+      EwaldSums::add_virial(shared.ewald.lattice, total, 1.0 / nranks, sums.virial);
   }
 
   /// What a ReciprocalSolver has found.
@@ -265,7 +272,7 @@ template <class T> class ChargeWorker {
       take_potential(plan, centers[k], shared.potential[i]);
       if (!shared.has_atom_virial) continue;
       matrix(&shared.atom_virial[6 * i], virial);
-      add_own_virial(i, virial, sums);
+      add_own_virial(i, virial, sums.atom_virial, sums.centroid_virial);
     }
     if (shared.workers[0] != this) return;
     matrix(shared.virial, virial);
@@ -277,14 +284,6 @@ template <class T> class ChargeWorker {
     plan.potential[center.index] += phi;
     plan.atom_energy[center.index] += 0.5 * center.charge * phi;
     potentials += phi;
-  }
-
-  static void add_own_virial(std::ptrdiff_t i, const double *virial, PartialSums &sums)
-  {
-    if (sums.atom_virial)
-      for (int c = 0; c < 6; ++c) sums.atom_virial[6 * i + c] += virial[virial_component(c)];
-    if (sums.centroid_virial)
-      for (int c = 0; c < 9; ++c) sums.centroid_virial[9 * i + c] += virial[virial_component(c)];
   }
 
   /// Each pair is seen from both ends: forces are whole, energies and virials half of it.
@@ -313,7 +312,7 @@ template <class T> class ChargeWorker {
         const Vec<double> square = r[0] * r[0] + r[1] * r[1] + r[2] * r[2], limit = load(reach);
         const auto counts_here = (square > 0.0) & (square < limit * limit);
         Vec<double> f, g;
-        shared.ewald.screened.evaluate(counts_here ? square : broadcast<double>(1.0), f, g);
+        shared.screened.evaluate(counts_here ? square : broadcast<double>(1.0), f, g);
         const Vec<double> q = counts_here ? COULOMB * load(charge) : broadcast<double>(0.0);
         potential += q * f;
         for (int a = 0; a < 3; ++a) {
@@ -325,7 +324,7 @@ template <class T> class ChargeWorker {
       double own[9];
       for (int c = 0; c < 3; ++c) sums.force[3 * i + c] += sum<double>(force[c]);
       for (int c = 0; c < 9; ++c) sums.virial[c] += own[c] = sum<double>(virial[c]);
-      add_own_virial(i, own, sums);
+      add_own_virial(i, own, sums.atom_virial, sums.centroid_virial);
       take_potential(plan, center, sum<double>(potential) - shared.ewald.self * center.charge);
     }
   }

@@ -2,7 +2,8 @@
 
 // Edges to moments, descriptors and the energy of the network, and back to the slopes by radial
 // descriptors and moments. A lane has an edge, then a place (l, m), then a descriptor, then a
-// neuron.
+// neuron. With charges the way back is a kernel of its own, as potentials come in between: the
+// charges of all atoms make them.
 
 #pragma once
 
@@ -14,15 +15,24 @@
 
 namespace pwmlff {
 
-template <class T> struct NepEnergies {
+/// What a kernel does: all of it; the way to energies and charges; the way back, of the energy with
+/// potentials, or of the charge alone.
+enum class NepWay { all, forth, back, back_of_charge };
+
+template <class T, NepWay way = NepWay::all> struct NepEnergies {
   static constexpr int lanes = 32;
   static constexpr int resident = sizeof(T) == 8 ? 512 : 640;
-  static constexpr const char *name = "NepEnergies";
+  static constexpr bool is_forth = way == NepWay::all || way == NepWay::forth;
+  static constexpr bool is_back = way != NepWay::forth;
+  static constexpr const char *name = way == NepWay::all     ? "NepEnergies"
+                                      : way == NepWay::forth ? "NepCharges"
+                                                             : "NepSlopes";
   NepGpuModel<T> model;
   GpuList list;
   NepGpuChunk<T> chunk;
-  double temperature;     // K
-  double *atom_energy;    // [ncenters]
+  double temperature;          // K
+  double *atom_energy;         // [ncenters] set, or the Coulomb energy is added on the way back
+  NepGpuCharges<T> charges;    // unless the way is all
 
   static std::size_t scratch_bytes(const NepGpuModel<T> &model)
   {
@@ -42,15 +52,33 @@ template <class T> struct NepEnergies {
     T *const hidden = by_q + model.ndescriptors;                              // [nhidden]
     T *const back = hidden + model.nhidden;    // [nhidden] slopes by these
 
-    add_radial(team, item, species, q);
-    add_moments(team, item, species, moments, functions);
-    team.sync();
-    describe(team, moments, q);
-    team.sync();
-    const T energy = run_network(team, model.networks[species], q, hidden, back, by_q);
-    if (team.lane() == 0)
-      atom_energy[i] = model.networks[species].shift + static_cast<double>(energy);
-    pull_back(team, item, i, moments, by_q);
+    const NepGpuNetwork<T> &network = model.networks[species];
+    if constexpr (is_forth) {
+      add_radial(team, item, species, q);
+      add_moments(team, item, species, moments, functions);
+      team.sync();
+      describe(team, moments, q);
+      team.sync();
+      const T energy = run_network(team, network, q, hidden);
+      if (team.lane() == 0) atom_energy[i] = network.shift + static_cast<double>(energy);
+    }
+    if constexpr (way == NepWay::forth) {
+      T charge = T(0);
+      for (int h = team.lane(); h < model.nhidden; h += team.lanes())
+        charge += network.last_charge[h] * hidden[h];
+      charge = team.sum(charge);
+      if (team.lane() == 0 && charges.charge) charges.charge[i] = static_cast<double>(charge);
+      copy_kept(team, item, [](T *kept, T *value) { *kept = *value; }, moments, hidden);
+    } else if constexpr (way != NepWay::all) {
+      copy_kept(team, item, [](T *kept, T *value) { *value = *kept; }, moments, hidden);
+      team.sync();
+      if (way == NepWay::back && team.lane() == 0)
+        atom_energy[i] += 0.5 * charges.charge[i] * charges.potential[i];
+    }
+    if constexpr (is_back) {
+      pull_back_network(team, network, i, hidden, back, by_q);
+      pull_back(team, item, i, moments, by_q);
+    }
   }
 
  private:
@@ -172,10 +200,22 @@ template <class T> struct NepEnergies {
       q[model.ndescriptors - 1] = static_cast<T>(temperature);
   }
 
-  /// Leaves dE/dq. @return the energy without shift, on all lanes
+  /// Copy between what stays of an item from kernel to kernel and scratch.
+  template <class Team, class Copy>
+  PWMLFF_HOST_DEVICE void copy_kept(const Team &team, std::int64_t item, const Copy &copy,
+                                    T *moments, T *hidden) const
+  {
+    const int nmoments = model.places * model.row();
+    T *const kept = charges.kept + item * (nmoments + model.nhidden);
+    for (int k = team.lane(); k < nmoments; k += team.lanes()) copy(kept + k, moments + k);
+    for (int h = team.lane(); h < model.nhidden; h += team.lanes())
+      copy(kept + nmoments + h, hidden + h);
+  }
+
+  /// @return the energy without shift, on all lanes
   template <class Team>
   PWMLFF_HOST_DEVICE T run_network(const Team &team, const NepGpuNetwork<T> &network, const T *q,
-                                   T *hidden, T *back, T *by_q) const
+                                   T *hidden) const
   {
     const T *in = q;
     T *out = hidden;
@@ -184,21 +224,32 @@ template <class T> struct NepEnergies {
       // One or two of them. NOLINTNEXTLINE(clang-analyzer-security.ArrayBound)
       const auto &layer = network.layer[l];
       const T *const weight = global_pointer(layer.transposed);
-      const bool top = l + 1 == network.nlayers;
       for (int h = team.lane(); h < layer.out; h += team.lanes()) {
         T z = layer.bias[h];
         for (int d = 0; d < layer.in; ++d) z += weight[d * layer.out + h] * in[d];
         out[h] = std::tanh(z);
-        if (!top) continue;
-        part += network.last[h] * out[h];
-        back[out - hidden + h] = network.last[h] * (T(1) - out[h] * out[h]);
+        if (l + 1 == network.nlayers) part += network.last[h] * out[h];
       }
       team.sync();
       in = out;
       out += layer.out;
     }
-    const T *slope = back + (in - hidden);    // by what goes into tanh
-    for (int l = network.nlayers - 1; l >= 0; --l) {
+    return team.sum(part);
+  }
+
+  /// Leaves dE/dq: of the energy, of it with charges at their potentials, or of the charge.
+  template <class Team>
+  PWMLFF_HOST_DEVICE void pull_back_network(const Team &team, const NepGpuNetwork<T> &network,
+                                            int i, const T *hidden, T *back, T *by_q) const
+  {
+    const int top = network.nlayers - 1;
+    const T *const last_hidden = hidden + (top > 0 ? network.layer[0].out : 0);
+    T *const slope_of_top = back + (last_hidden - hidden);    // by what goes into tanh
+    for (int h = team.lane(); h < network.layer[top].out; h += team.lanes())
+      slope_of_top[h] = last(network, i, h) * (T(1) - last_hidden[h] * last_hidden[h]);
+    team.sync();
+    const T *slope = slope_of_top;
+    for (int l = top; l >= 0; --l) {
       // Likewise. NOLINTNEXTLINE(clang-analyzer-security.ArrayBound)
       const auto &layer = network.layer[l];
       const T *const weight = global_pointer(layer.weight);
@@ -211,7 +262,15 @@ template <class T> struct NepEnergies {
       team.sync();
       slope = back;
     }
-    return team.sum(part);
+  }
+
+  /// The weight of a neuron of the last layer.
+  PWMLFF_HOST_DEVICE T last(const NepGpuNetwork<T> &network, int i, int h) const
+  {
+    if constexpr (way == NepWay::all) return network.last[h];
+    if constexpr (way == NepWay::back_of_charge) return network.last_charge[h];
+    return network.last[h] +
+           static_cast<T>(charges.potential[i] - charges.mean) * network.last_charge[h];
   }
 
   /// From slopes by descriptors to those by moments.

@@ -33,32 +33,26 @@ template <class T> struct NepForces {
   template <class Team>
   PWMLFF_HOST_DEVICE void operator()(const Team &team, std::int64_t item) const
   {
-    T *const slopes = team.template scratch<T>();
-    for (int k = team.lane(); k < model.slopes(); k += team.lanes())
-      slopes[k] = chunk.slope[item * model.slopes() + k];
-    team.sync();
-
+    const T *const slopes = load_slopes(team, item);
     const std::int64_t i = chunk.order[item];
     const NepGpuPair<T> *const pairs = model.pairs + list.species[i] * model.nspecies;
     const int near = chunk.count[2 * item], count = near + chunk.count[2 * item + 1];
     double repulsion = 0.0, own[3] = {0.0, 0.0, 0.0};
     double v[9] = {0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0};
     for (int k = team.lane(); k < count; k += team.lanes()) {
-      const std::int64_t e = chunk.place(item, k, near), j = chunk.neighbor[e];
-      const NepGpuPair<T> &pair = pairs[chunk.kind[e]];
-      T edge[4];
-      load_together<4>(chunk.edge + 4 * e, edge);
-      const T r = edge[3], inv = T(1) / r, u[3] = {edge[0] * inv, edge[1] * inv, edge[2] * inv};
-      const double d[3] = {edge[0], edge[1], edge[2]};
+      const Edge edge(chunk, item, k, near);
+      const std::int64_t j = edge.neighbor;
+      const NepGpuPair<T> &pair = pairs[edge.kind];
+      const double d[3] = {edge.r[0], edge.r[1], edge.r[2]};
       double f[3];    // on the neighbor
-      differentiate(pair, r, u, k < near, slopes, f);
-      if (k < near && pair.zbl.reach > 0.0) add_zbl(pair.zbl, i, j, f, repulsion);
+      differentiate(pair, edge, slopes, f);
+      if (edge.near && pair.zbl.reach > 0.0) add_zbl(pair.zbl, i, j, f, repulsion);
       for (int c = 0; c < 3; ++c) own[c] -= f[c];
-      if (k >= near && chunk.radial && j < chunk.ncenters) {
-        const NepGpuPair<T> &back = model.pairs[chunk.kind[e] * model.nspecies + list.species[i]];
-        const T along = radial_slope(back, r, chunk.radial + j * model.radial_size());
+      if (!edge.near && chunk.radial && j < chunk.ncenters) {
+        const NepGpuPair<T> &back = model.pairs[edge.kind * model.nspecies + list.species[i]];
+        const T along = radial_slope(back, edge.r[3], chunk.radial + j * model.radial_size());
         // As the neighbor has it, so that the two forces cancel to the last bit.
-        for (int c = 0; c < 3; ++c) own[c] += static_cast<double>(along * u[c]);
+        for (int c = 0; c < 3; ++c) own[c] += static_cast<double>(along * edge.u[c]);
       } else {
         for (int c = 0; c < 3; ++c) team.add(sums.force + 3 * j + c, f[c]);
       }
@@ -74,18 +68,47 @@ template <class T> struct NepForces {
     for (int c = 0; c < 9; ++c) virial[9 * (chunk.base + item) + c] = v[c];
   }
 
- private:
+  /// Edge k of an item.
+  struct Edge {
+    PWMLFF_HOST_DEVICE Edge(const NepGpuChunk<T> &chunk, std::int64_t item, int k, int nnear) :
+        near(k < nnear)
+    {
+      const std::int64_t e = chunk.place(item, k, nnear);
+      neighbor = chunk.neighbor[e];
+      kind = chunk.kind[e];
+      load_together<4>(chunk.edge + 4 * e, r);
+      const T inv = T(1) / r[3];
+      for (int c = 0; c < 3; ++c) u[c] = r[c] * inv;
+    }
+    std::int64_t neighbor;
+    int kind;
+    bool near;
+    T r[4], u[3];    // r_ij and its length, and r_ij/r
+  };
+
+  /// Those of an item, to scratch.
+  template <class Team>
+  PWMLFF_HOST_DEVICE const T *load_slopes(const Team &team, std::int64_t item) const
+  {
+    T *const slopes = team.template scratch<T>();
+    for (int k = team.lane(); k < model.slopes(); k += team.lanes())
+      slopes[k] = chunk.slope[item * model.slopes() + k];
+    team.sync();
+    return slopes;
+  }
+
   /// @param f  [3] the force on the neighbor but for ZBL, -dE/dr_ij
-  PWMLFF_HOST_DEVICE void differentiate(const NepGpuPair<T> &pair, T r, const T *u, bool near,
+  PWMLFF_HOST_DEVICE void differentiate(const NepGpuPair<T> &pair, const Edge &edge,
                                         const T *slopes, double *f) const
   {
-    const T inv = T(1) / r;
+    const T r = edge.r[3], inv = T(1) / r, *const u = edge.u;
     T by_u[3] = {}, along = radial_slope(pair, r, slopes);
-    if (near && model.degree > 0) along += angular_slope(pair, r, u, slopes, by_u);
+    if (edge.near && model.degree > 0) along += angular_slope(pair, r, u, slopes, by_u);
     const T factor = along - (by_u[0] * u[0] + by_u[1] * u[1] + by_u[2] * u[2]) * inv;
     for (int c = 0; c < 3; ++c) f[c] = -(factor * u[c] + by_u[c] * inv);
   }
 
+ private:
   /// dE/dr by the radial part.
   PWMLFF_HOST_DEVICE T radial_slope(const NepGpuPair<T> &pair, T r, const T *slopes) const
   {

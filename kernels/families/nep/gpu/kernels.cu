@@ -11,7 +11,16 @@ PWMLFF_RUNS_ON_GPU(NepFindEdges<float>);
 PWMLFF_RUNS_ON_GPU(NepFindEdges<double>);
 PWMLFF_RUNS_ON_GPU(NepEnergies<float>);
 PWMLFF_RUNS_ON_GPU(NepEnergies<double>);
+PWMLFF_RUNS_ON_GPU(NepEnergies<float, NepWay::forth>);
+PWMLFF_RUNS_ON_GPU(NepEnergies<double, NepWay::forth>);
+PWMLFF_RUNS_ON_GPU(NepEnergies<float, NepWay::back>);
+PWMLFF_RUNS_ON_GPU(NepEnergies<double, NepWay::back>);
+PWMLFF_RUNS_ON_GPU(NepEnergies<float, NepWay::back_of_charge>);
+PWMLFF_RUNS_ON_GPU(NepEnergies<double, NepWay::back_of_charge>);
 PWMLFF_RUNS_ON_GPU(NepForces<float>);
 PWMLFF_RUNS_ON_GPU(NepForces<double>);
+PWMLFF_RUNS_ON_GPU(NepBorn<float>);
+PWMLFF_RUNS_ON_GPU(NepBorn<double>);
+PWMLFF_RUNS_ON_GPU(NepRealSpace);
 
 }    // namespace pwmlff

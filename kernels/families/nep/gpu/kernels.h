@@ -8,11 +8,17 @@
 //   NepEnergies   edges -> g_n, A, q -> E_i -> dE_i/dq, dE_i/dA
 //   NepForces     these -> forces, virials, ZBL
 //
+// With charges NepEnergies is in two parts, between which potentials are found (charges.h):
+//
+//   NepCharges    edges -> g_n, A, q -> E_i, c_i
+//   NepSlopes     potentials -> dE/dq, dE/dA
+//
 // An item is a center and has a team of its own. A chunk of items at a time goes through all steps,
 // so the memory for edges does not grow with the system.
 
 #pragma once
 
+#include "charges.h"
 #include "energies.h"
 #include "find_edges.h"
 #include "forces.h"

@@ -5,10 +5,12 @@
 #include "../../../math/sphere_constants.h"
 #include "../series.h"
 #include "kernels.h"
+#include "nep_gpu_charges.h"
 
 #include <algorithm>
 #include <stdexcept>
 #include <string>
+#include <utility>
 
 namespace pwmlff {
 
@@ -40,6 +42,8 @@ template <class T> class NepGpuEngine : public FusedEngine {
     model.ndescriptors = network.ndescriptors();
     model.nhidden = network.nhidden0 + network.nhidden1;
     model.temperature = network.temperature;
+    if (network.charge_mode > 0) charges = std::make_unique<NepCharges>(device_, network);
+    has_charges_ = exchange_width_ = charges != nullptr;
     keep_sphere();
     keep_pairs(network);
     keep_invariants(network);
@@ -51,15 +55,30 @@ template <class T> class NepGpuEngine : public FusedEngine {
   {
     const GpuNeighbors &neighbors = neighbors_on(device_, input);
     if (generation != neighbors.generation()) make_chunks(neighbors);
-    const GpuSums::Place place = sums.begin(input);
     const auto nitems = static_cast<std::int64_t>(nall);
-    for (std::int64_t first = 0; first < nitems; first += chunk_items)
-      run_chunk(neighbors, first, std::min(chunk_items, nitems - first), input.temperature, place);
-    sums.finish(input, nitems, result);
+    const std::int64_t others = charges ? charges->begin(input) : 0;
+    const Step step{list_of(neighbors), neighbors.ncenters(), input.temperature,
+                    sums.begin(input, others)};
+    if (charges) run_charged(input, step);
+    else
+      for_chunks(step, [&](const NepGpuChunk<T> &chunk, std::int64_t n) {
+        device_->run(n, NepFindEdges<T>{model, step.list, chunk});
+        run_energies<NepWay::all>(step, chunk, n);
+        device_->run(n, forces(step, chunk), NepForces<T>::scratch_bytes(model));
+      });
+    sums.finish(input, nitems + others, result);
+    if (charges) charges->show(result);
     return result;
   }
 
  private:
+  struct Step {
+    GpuList list;
+    int ncenters;
+    double temperature;
+    GpuSums::Place to;
+  };
+
   template <class V> const T *keep(const V &values)
   {
     return constants.keep(std::vector<T>(values.begin(), values.end()));
@@ -174,6 +193,10 @@ template <class T> class NepGpuEngine : public FusedEngine {
                                   &network.bias1[s * h1], h0, h1);
       const double *const last = &network.last[s * network.nlast()];
       net.last = keep(std::vector<double>(last, last + network.nlast()));
+      if (charges) {
+        const double *const of_charge = &network.last_charge[s * network.nlast()];
+        net.last_charge = keep(std::vector<double>(of_charge, of_charge + network.nlast()));
+      }
       net.shift = network.shift[s];
     }
     model.networks = constants.keep(networks);
@@ -192,13 +215,15 @@ template <class T> class NepGpuEngine : public FusedEngine {
 
   void make_chunks(const GpuNeighbors &neighbors)
   {
-    const Centers centers(neighbors.species_of_rows().data(), neighbors.ncenters(), present);
+    Centers centers(neighbors.species_of_rows().data(), neighbors.ncenters(), present);
     nall = centers.order.size();
     order.assign(centers.order);
     device_->synchronize();    // the vector is gone after this
+    if (charges) charges->take(std::move(centers.order));
     stride = std::max(1, neighbors.most_candidates());
+    const std::size_t nkept = charges ? model.places * model.row() + model.nhidden : 0;
     const std::size_t item_bytes =
-        (2 * sizeof(int) + 4 * sizeof(T)) * stride + sizeof(T) * model.slopes();
+        (2 * sizeof(int) + 4 * sizeof(T)) * stride + sizeof(T) * (model.slopes() + nkept);
     chunk_items = static_cast<std::int64_t>(std::max<std::size_t>(1, chunk_bytes / item_bytes));
     const std::size_t n = std::min<std::size_t>(chunk_items, nall);
     count.reserve(2 * n);
@@ -206,25 +231,67 @@ template <class T> class NepGpuEngine : public FusedEngine {
     kind.reserve(n * stride);
     edge.reserve(4 * n * stride);
     slope.reserve(n * model.slopes());
+    kept.reserve(n * nkept);
     if (n == nall)
       radial.reserve(static_cast<std::size_t>(neighbors.ncenters()) * model.radial_size());
     generation = neighbors.generation();
   }
 
-  void run_chunk(const GpuNeighbors &neighbors, std::int64_t first, std::int64_t n,
-                 double temperature, const GpuSums::Place &to)
+  bool has_all() const { return chunk_items >= static_cast<std::int64_t>(nall); }
+
+  /// Call work(chunk, number of items).
+  template <class Work> void for_chunks(const Step &step, const Work &work)
   {
-    const GpuList list = list_of(neighbors);
-    const bool has_all = n == static_cast<std::int64_t>(nall);
-    const NepGpuChunk<T> chunk{
-        order.get() + first,  stride,     count.get(), neighbor.get(),
-        kind.get(),           edge.get(), slope.get(), has_all ? radial.get() : nullptr,
-        neighbors.ncenters(), first};
-    device_->run(n, NepFindEdges<T>{model, list, chunk});
-    device_->run(n, NepEnergies<T>{model, list, chunk, temperature, to.atom_energy},
+    const auto nitems = static_cast<std::int64_t>(nall);
+    for (std::int64_t first = 0; first < nitems; first += chunk_items)
+      work(NepGpuChunk<T>{order.get() + first, stride, count.get(), neighbor.get(), kind.get(),
+                          edge.get(), slope.get(), has_all() ? radial.get() : nullptr,
+                          step.ncenters, first},
+           std::min(chunk_items, nitems - first));
+  }
+
+  template <NepWay way>
+  void run_energies(const Step &step, const NepGpuChunk<T> &chunk, std::int64_t n,
+                    const NepGpuCharges<T> &charged = {})
+  {
+    device_->run(n,
+                 NepEnergies<T, way>{model, step.list, chunk, step.temperature, step.to.atom_energy,
+                                     charged},
                  NepEnergies<T>::scratch_bytes(model));
-    device_->run(n, NepForces<T>{model, list, chunk, to.atom_energy, to.virial, to.rows},
-                 NepForces<T>::scratch_bytes(model));
+  }
+
+  NepForces<T> forces(const Step &step, const NepGpuChunk<T> &chunk) const
+  {
+    return {model, step.list, chunk, step.to.atom_energy, step.to.virial, step.to.rows};
+  }
+
+  /// Edges and what is kept of the way forth serve the way back where one chunk has all atoms; else
+  /// they are found again.
+  void run_charged(const Input &input, const Step &step)
+  {
+    NepGpuCharges<T> charged{kept.get(), charges->charge(), nullptr, 0.0};
+    const auto go_forth = [&](const NepGpuChunk<T> &chunk, std::int64_t n) {
+      device_->run(n, NepFindEdges<T>{model, step.list, chunk});
+      run_energies<NepWay::forth>(step, chunk, n, charged);
+    };
+    for_chunks(step, go_forth);
+    charges->find(input, step.list, order.get(), step.to.rows,
+                  step.to.virial + 9 * static_cast<std::int64_t>(nall));
+    for_chunks(step, [&](NepGpuChunk<T> chunk, std::int64_t n) {
+      if (!has_all()) {
+        charged.charge = nullptr;
+        go_forth(chunk, n);
+      }
+      charged = {kept.get(), charges->charge(), charges->potential(), charges->mean_potential()};
+      const std::size_t scratch = NepForces<T>::scratch_bytes(model);
+      if (step.to.rows.born) {
+        run_energies<NepWay::back_of_charge>(step, chunk, n, charged);
+        device_->run(n, NepBorn<T>{forces(step, chunk), charges->root_epsilon, charges->charge()},
+                     scratch);
+      }
+      run_energies<NepWay::back>(step, chunk, n, charged);
+      device_->run(n, forces(step, chunk), scratch);
+    });
   }
 
   /// Of the device, for what is kept of edges. One chunk of all atoms spares many additions to
@@ -234,6 +301,7 @@ template <class T> class NepGpuEngine : public FusedEngine {
   const std::vector<bool> present;
   const std::size_t chunk_bytes;
   NepGpuModel<T> model{};
+  std::unique_ptr<NepCharges> charges;    // null where the model has none
   Evaluation result;
 
   // Of the present list.
@@ -244,7 +312,7 @@ template <class T> class NepGpuEngine : public FusedEngine {
   DeviceConstants constants{device_};
   GpuSums sums{device_};
   DeviceArray<int> order{device_}, count{device_}, neighbor{device_}, kind{device_};
-  DeviceArray<T> edge{device_}, slope{device_}, radial{device_};
+  DeviceArray<T> edge{device_}, slope{device_}, radial{device_}, kept{device_};
 };
 
 }    // namespace

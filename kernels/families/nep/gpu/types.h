@@ -36,8 +36,8 @@ template <class T> struct NepGpuNetwork {
     const T *bias;          // [out]
   };
   int nlayers;
-  Layer layer[2];    // weights of the first one include the scale of descriptors
-  const T *last;
+  Layer layer[2];                 // weights of the first one include the scale of descriptors
+  const T *last, *last_charge;    // the second one null where there are no charges
   double shift;
 };
 
@@ -75,6 +75,14 @@ template <class T> struct NepGpuModel {
   PWMLFF_HOST_DEVICE int radial_size() const { return radial_groups * NEP_GROUP; }
   PWMLFF_HOST_DEVICE int row() const { return angular_groups * NEP_GROUP; }
   PWMLFF_HOST_DEVICE int slopes() const { return radial_size() + places * row(); }
+};
+
+/// Charges on a device, [ncenters] by center.
+template <class T> struct NepGpuCharges {
+  T *kept;           // [items, places*row() + nhidden] moments and hidden layer
+  double *charge;    // out, before the mean is taken off, or null where it is known; then less it
+  const double *potential;
+  double mean;    // of potentials
 };
 
 /// What the items of a chunk hand from step to step.

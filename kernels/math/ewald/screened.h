@@ -5,7 +5,7 @@
 
 #pragma once
 
-#include "simd.h"
+#include "../../core/cpu/simd.h"
 
 #include <numbers>
 
