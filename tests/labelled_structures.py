@@ -72,6 +72,7 @@ def frames_of(
     virials: Sequence[np.ndarray] | None = None,
     groups: Sequence[str] | None = None,
     file: str = "file.xyz",
+    born: Sequence[np.ndarray | None] | None = None,
 ) -> Frames:
     """The same as those of one file, with the labels that are given."""
 
@@ -82,7 +83,9 @@ def frames_of(
         [
             Labelled(
                 *(a.numbers, a.positions, np.asarray(a.cell), a.pbc, k),
-                *(label_of(values, k) for values in (energies, forces, virials, groups)),
+                *(label_of(values, k) for values in (energies, forces, virials)),
+                born=label_of(born, k),
+                group=label_of(groups, k),
             )
             for k, a in enumerate(structures)
         ],

@@ -487,25 +487,37 @@ class NepTraining:
         _call("nep_training_charges", self._training, frame.argument, charges)
         return charges
 
-    def evaluate(self, frame: NepFrame) -> tuple[float, np.ndarray, np.ndarray]:
-        """Energy, forces [n, 3] and virial [3, 3]."""
+    def evaluate(
+        self, frame: NepFrame, born: bool = False
+    ) -> tuple[float, np.ndarray, np.ndarray, np.ndarray | None]:
+        """Energy, forces [n, 3], virial [3, 3], and Born charges [n, 3, 3] where wanted."""
         energy, forces, virial = np.zeros(1), np.zeros((len(frame), 3)), np.zeros((3, 3))
-        _call("nep_training_evaluate", self._training, frame.argument, energy, forces, virial)
-        return float(energy[0]), forces, virial
+        charges = np.zeros((len(frame), 3, 3)) if born else None
+        results = energy, forces, virial, charges
+        _call("nep_training_evaluate", self._training, frame.argument, *results)
+        return float(energy[0]), forces, virial, charges
 
     def gradient(
-        self, frame: NepFrame, a: float, v: np.ndarray, w: np.ndarray, neutral: float = 0.0
+        self,
+        frame: NepFrame,
+        a: float,
+        v: np.ndarray,
+        w: np.ndarray,
+        neutral: float = 0.0,
+        born: np.ndarray | None = None,
     ) -> np.ndarray:
-        """The gradient of a E + v . F + w : W by the parameters.
+        """The gradient of a E + v . F + w : W + born : Z by the parameters.
 
         Args:
             frame: the structure.
             a, v, w: weights.
             neutral: of the square of the mean charge before it is taken off.
+            born: of Born charges Z [n, 3, 3]; None for none.
         """
         result = np.zeros(self.nparameters)
         rates = ctypes.c_double(a), _array(v), _array(w), ctypes.c_double(neutral)
-        _call("nep_training_add_gradient", self._training, frame.argument, *rates, result)
+        slopes = None if born is None else _array(born)
+        _call("nep_training_add_gradient", self._training, frame.argument, *rates, slopes, result)
         return result
 
 

@@ -31,10 +31,10 @@ FORMS = {**HEADS, **CHARGED}
 NOT_TRAINED = ("temperature", "cutoffs by radii")
 
 
-def data_of(structures, elements, cutoff: float):
-    """Frames without labels, and neighbors."""
+def data_of(structures, elements, cutoff: float, born=None):
+    """Frames without labels but of Born charges, and neighbors."""
     zeros = [np.zeros((len(atoms), 3)) for atoms in structures]
-    frames = frames_of(structures, np.zeros(len(structures)), zeros)
+    frames = frames_of(structures, np.zeros(len(structures)), zeros, born=born)
     return frames, neighbors.find_edges(frames, elements, cutoff)
 
 
@@ -67,11 +67,15 @@ def weights(natoms: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
 def test_all_forms(head: str):
     model = parse_nep(random_text(FORMS[head]))
     structures = [random_structure(list(model.elements), seed=k) for k in range(3)]
-    frames, edges = data_of(structures, list(model.elements), model.cutoff)
-    neutral = 5.0
-    trained, batch = NepModel(model, frames, edges, "float64", neutral=neutral), np.arange(3)
-    energies, forces, virials = trained.evaluate(batch)
     results = [nep_reference.evaluate_nep(model, atoms) for atoms in structures]
+    labels, weight = None, 7.0
+    if model.charge_mode:  # of two of them
+        labels = [None, *(0.9 * found.born + 0.1 for found in results[1:])]
+    frames, edges = data_of(structures, list(model.elements), model.cutoff, labels)
+    neutral, born = 5.0, np.full(3, weight)
+    trained = NepModel(model, frames, edges, "float64", neutral=neutral, born=born)
+    batch = np.arange(3)
+    energies, forces, virials = trained.evaluate(batch)
     size = max(1.0, abs(forces).max())
     assert abs(energies - [found.energy for found in results]).max() < 1e-9
     assert abs(forces - np.concatenate([found.forces for found in results])).max() < 1e-10 * size
@@ -88,21 +92,23 @@ def test_all_forms(head: str):
         def s(step: float, direction=direction) -> float:
             trained.parameters = start + step * direction
             energies, forces, virials = trained.evaluate(batch)
-            means = 0.0
+            charged = 0.0
             if model.charge_mode:
                 now = nep._with_parameters(model, trained.parameters)
-                means = sum(
-                    nep_reference.evaluate_nep(now, atoms).mean_charge ** 2 for atoms in structures
-                )
-            parts = a @ energies, (v * forces).sum(), (w * virials).sum(), neutral * means / 3
-            return sum(parts)
+                found = [nep_reference.evaluate_nep(now, atoms) for atoms in structures]
+                charged = neutral / 3 * sum(one.mean_charge**2 for one in found)
+                errors = [
+                    one.born - label for one, label in zip(found[1:], labels[1:], strict=True)
+                ]
+                charged += weight / 2 * sum((error**2).mean() for error in errors)
+            return a @ energies + (v * forces).sum() + (w * virials).sum() + charged
 
         near, far = (s(k * 1e-4) - s(-k * 1e-4) for k in (1, 2))
         difference = (8 * near - far) / 12e-4
         scale = max(1.0, abs(gradient[part]).max()) + 1e-3 * size
         assert abs(gradient @ direction - difference) < 1e-6 * scale, name
 
-    single = NepModel(model, frames, edges, "float32", neutral=neutral)
+    single = NepModel(model, frames, edges, "float32", neutral=neutral, born=born)
     single.evaluate(batch)
     assert abs(single.pullback(a, v, w) - gradient).max() < 1e-5 * abs(gradient).max()
 
@@ -282,6 +288,54 @@ def test_charges_for_a_file_without(tmp_path: Path):
     two = parse_nep(random_text(HEADS["two layers"]))
     with pytest.raises(Failure, match="two hidden layers"):
         nep.with_charges(two, 1, rng)
+
+
+def test_born_charges_are_learned(tmp_path: Path):
+    """Labels tell the charges, their sign too, and the dielectric constant."""
+    structures = [random_structure(ELEMENTS_OF_CHARGES, seed=k) for k in range(8)]
+    teacher = parse_nep(random_text(CHARGED["charge 2, five"]))
+    teacher = replace(teacher, root_epsilon=1.5)
+    results = [nep_reference.evaluate_nep(teacher, atoms) for atoms in structures]
+    labels = [*(found.born for found in results[:6]), None, None]
+    data = data_of(structures, ELEMENTS_OF_CHARGES, 5.0, labels)
+    # Nothing else tells charges from the root apart.
+    other = replace(teacher, last_charge=-0.5 * teacher.last_charge, root_epsilon=1.0)
+    trained = NepModel(other, *data, "float64", born=np.ones(8))
+    learning = dict(
+        zip(trained.names, trained.parts(np.arange(len(trained.parameters))), strict=True)
+    )
+    charges = np.concatenate([part for name, part in learning.items() if "charge" in name])
+    batch = np.arange(8)
+
+    def loss(values: np.ndarray) -> tuple[float, np.ndarray]:
+        trained.parameters[charges] = values
+        _, forces, virials = trained.evaluate(batch)
+        slope = trained.pullback(np.zeros(8), 0 * forces, 0 * virials)
+        now = nep._with_parameters(teacher, trained.parameters)
+        born = [nep_reference.evaluate_nep(now, atoms).born for atoms in structures[:6]]
+        errors = [one - label for one, label in zip(born, labels, strict=False)]
+        return sum((error**2).mean() for error in errors) / 6, slope[charges]
+
+    best = minimize(loss, trained.parameters[charges], jac=True, method="L-BFGS-B")
+    assert best.fun < 1e-4 * loss(-0.5 * teacher.last_charge.ravel())[0]
+    trained.parameters[charges] = best.x
+    trained.save(tmp_path / "nep.txt", trained.parameters, None)
+    learned = read_nep(tmp_path / "nep.txt")
+    for atoms, wanted in zip(structures, results, strict=True):
+        found = nep_reference.evaluate_nep(learned, atoms)
+        assert abs(found.born - wanted.born).max() < 0.05 * abs(wanted.born).max()
+        assert abs(found.charges - 1.5 * wanted.charges).max() < 0.05 * abs(wanted.charges).max()
+    root = learning["root_epsilon"]
+    assert trained.free([])[root].all()
+    assert not NepModel(other, *data).free([])[root].any()
+
+
+def test_frames_with_a_charge():
+    data = charged_data(3)
+    data[0].total_charges[1] = 1.0
+    model = parse_nep(random_text(CHARGED["charge 1"]))
+    with pytest.raises(Failure, match=r"frame 1 of .* its total charge is 1 e, .* leave 1 such"):
+        NepModel(model, *data)
 
 
 def test_frames_without_a_box():

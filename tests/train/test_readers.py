@@ -350,6 +350,47 @@ def test_weights_of_frames(tmp_path, caplog, keys, expected):
     assert report.ok and ("weight 0" in str(report.problems)) == (0 in expected)
 
 
+@pytest.mark.parametrize("name", ["bec", "Born_effective_charges", "REF_born_charges"])
+def test_born_charges(tmp_path, caplog, name):
+    """Row by row, of some frames; kept by the cache, by what is written, selected and joined."""
+    path, nine = tmp_path / "a.xyz", "1 2 3 4 5 6 7 8 9"
+    head = f'Lattice="{LATTICE}" energy=-7'
+    with_born = f"{head} charge=-1.5 Properties=species:S:1:pos:R:3:{name}:R:9"
+    path.write_text(f"1\n{with_born}\nH 0 0 0 {nine}\n1\n{head}\nH 0 0 0\n")
+    options = {"elements": [1], "cutoff": 2.0, "cache": tmp_path / "cache"}
+    write_frames(tmp_path / "written.xyz", readers.read(path))
+    for frames in (
+        readers.read(tmp_path / "written.xyz"),
+        cache.load(path, **options)[0],
+        cache.load(path, **options)[0],
+        Frames.joined([readers.read(f"{path}@0"), readers.read(f"{path}@1")]),
+        readers.read(path).select([1, 0]).select([1, 0]),
+    ):
+        assert frames.has_born.tolist() == [True, False]
+        assert frames.born[0].tolist() == [[1, 2, 3], [4, 5, 6], [7, 8, 9]]
+        assert np.isnan(frames.born[1]).all()
+        assert frames.total_charges.tolist() == [-1.5, 0]
+    without = readers.read(path).select([1])
+    bare = readers.read(f"{path}@1")
+    assert len(bare.born) == 0 and not bare.has_born.any()
+    assert without.fingerprint == bare.fingerprint != readers.read(f"{path}@0").fingerprint
+    assert not caplog.records
+
+
+@pytest.mark.parametrize(
+    "columns, numbers, text",
+    [
+        ("bec:R:6", "1 2 3 4 5 6", r"Born charges has the shape \[1, 6\], expected \[1, 9\]"),
+        ("bec:R:9", "1 2 3 4 nan 6 7 8 9", "Born charges have a number that is not finite"),
+    ],
+)
+def test_born_charges_that_are_refused(tmp_path, columns, numbers, text):
+    path = tmp_path / "a.xyz"
+    path.write_text(f"1\nProperties=species:S:1:pos:R:3:{columns}\nH 0 0 0 {numbers}\n")
+    with pytest.raises(Failure, match=text):
+        readers.read(path)
+
+
 @pytest.mark.parametrize("keys", ["weight=-1", "config_energy_weight=nan", "weight=inf"])
 def test_weights_that_are_refused(tmp_path, keys):
     path = tmp_path / "a.xyz"

@@ -25,12 +25,9 @@ class NepFamilyNetwork : public Network {
     result.cutoff = network.cutoff();
     result.takes_temperature = network.temperature;
     result.has_tables = false;
-    if (network.charge_mode > 0) {
-      result.screening = network.screening();
-      result.nparameters = 1;    // root_epsilon
-    }
+    if (network.charge_mode > 0) result.screening = network.screening();
     NepNetwork copy(network);
-    for (const std::vector<double> *part : copy.learned()) result.nparameters += part->size();
+    for (const std::span<double> part : copy.learned()) result.nparameters += part.size();
     // A training leaves the last layer of such an element at zero: nep.txt has no other place.
     for (int s = 0; s < network.nspecies(); ++s) {
       const auto first = network.last.begin() + s * network.nlast();

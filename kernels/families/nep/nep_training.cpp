@@ -112,16 +112,16 @@ struct NepTraining::Parts {
 NepTraining::NepTraining(const NepNetwork &network, bool single, const std::vector<bool> &present) :
     parts(std::make_unique<Parts>(network, single, present)), size_(0)
 {
-  for (const auto *array : parts->network.learned()) size_ += array->size();
+  for (const std::span<double> part : parts->network.learned()) size_ += part.size();
 }
 
 NepTraining::~NepTraining() = default;
 
 void NepTraining::set_parameters(const double *parameters)
 {
-  for (auto *array : parts->network.learned()) {
-    std::copy_n(parameters, array->size(), array->begin());
-    parameters += array->size();
+  for (const std::span<double> part : parts->network.learned()) {
+    std::copy_n(parameters, part.size(), part.begin());
+    parameters += part.size();
   }
   parts->make();
 }
@@ -142,14 +142,19 @@ void NepTraining::find_charges(const NepFrame &frame, double *charge)
   for (int i = 0; i < frame.natoms; ++i) charge[i] = parts->charge[2 * i];
 }
 
-double NepTraining::evaluate(const NepFrame &frame, double *force, double *virial)
+double NepTraining::evaluate(const NepFrame &frame, double *force, double *virial, double *born)
 {
-  const Input input = parts->rows_of(frame);
+  Input input = parts->rows_of(frame);
+  input.want_born = born != nullptr;
   const Evaluation &result = parts->engine->evaluate(input);
   std::copy_n(result.force, 3 * static_cast<std::size_t>(frame.natoms), force);
   std::fill_n(virial, 9, 0.0);
+  if (born) std::copy_n(result.born, 9 * static_cast<std::size_t>(frame.natoms), born);
   for (int e = 0; e < input.nrows - frame.natoms; ++e) {
-    const double *f = result.force + 3 * (static_cast<std::size_t>(frame.natoms) + e);
+    const std::size_t row = static_cast<std::size_t>(frame.natoms) + e;
+    const double *const f = result.force + 3 * row;
+    for (int c = 0; c < 9 && born; ++c)
+      born[9 * static_cast<std::size_t>(frame.j[e]) + c] += result.born[9 * row + c];
     for (int c = 0; c < 3; ++c) {
       force[3 * static_cast<std::size_t>(frame.j[e]) + c] += f[c];
       for (int k = 0; k < 3; ++k)
@@ -162,7 +167,7 @@ double NepTraining::evaluate(const NepFrame &frame, double *force, double *viria
 }
 
 void NepTraining::add_gradient(const NepFrame &frame, double a, const double *v, const double *w,
-                               double neutral, double *gradient)
+                               double neutral, const double *born, double *gradient)
 {
   const Input input = parts->rows_of(frame);
   auto &velocity = parts->velocity;
@@ -187,7 +192,42 @@ void NepTraining::add_gradient(const NepFrame &frame, double a, const double *v,
       parts->potential[2 * i + 1] -= 2.0 * neutral * mean / frame.natoms;
     potential = parts->potential.data();
   }
-  parts->gradient->add(input, a, velocity.data(), potential, gradient);
+  parts->gradient->add(input, a, velocity.data(), potential, 1.0, gradient);
+  if (born) add_born_gradient(frame, born, gradient);
+}
+
+void NepTraining::add_born_gradient(const NepFrame &frame, const double *born, double *gradient)
+{
+  const Input input = parts->rows_of(frame);
+  const std::size_t n = frame.natoms;
+  auto &velocity = parts->velocity;
+  velocity.assign(3 * static_cast<std::size_t>(input.nrows), 0.0);
+  const int nspecies = parts->network.nspecies();
+  for (std::size_t i = 0; i < n; ++i)
+    for (int e = input.first[i * nspecies]; e < input.first[(i + 1) * nspecies]; ++e)
+      for (int c = 0; c < 9; ++c)
+        velocity[3 * (n + e) + c % 3] +=
+            0.5 * frame.rij[3 * static_cast<std::size_t>(e) + c / 3] *
+            (born[9 * i + c] - born[9 * static_cast<std::size_t>(frame.j[e]) + c]);
+  std::vector<double> traces(n);
+  double mean = 0.0;
+  for (std::size_t i = 0; i < n; ++i) {
+    traces[i] = born[9 * i] + born[9 * i + 4] + born[9 * i + 8];
+    mean += traces[i] / static_cast<double>(n);
+  }
+  parts->charge.resize(2 * n);
+  parts->potential.resize(2 * n);
+  parts->gradient->charges(input, velocity.data(), parts->charge.data());
+  const double root_epsilon = parts->network.root_epsilon;
+  double &by_root_epsilon = gradient[size_ - 1];
+  for (std::size_t i = 0; i < n; ++i) {
+    traces[i] -= mean;
+    by_root_epsilon += traces[i] * parts->charge[2 * i] + parts->charge[2 * i + 1];
+    parts->potential[2 * i] = -1.0;    // as add() has a dE/dp less its rate
+    parts->potential[2 * i + 1] = -root_epsilon * traces[i];
+  }
+  for (double &component : velocity) component *= root_epsilon;
+  parts->gradient->add(input, 0.0, velocity.data(), parts->potential.data(), 0.0, gradient);
 }
 
 }    // namespace pwmlff

@@ -10,10 +10,15 @@
 //   dS/dp = a dE/dp - (dE/dp)'        for each parameter p
 //
 // where ' is the derivative as each r_ij moves at the rate t_ij = v_j - v_i + w^T r_ij. dE/dp and
-// its derivative come out of one pass in numbers with a derivative. q_scaler, ZBL and root_epsilon
-// are fixed. The formulas of E are those of network.h. With charges c_i(p), dE/dp of the Coulomb
-// energy is the sum of phi_i dc_i/dp, and (dE/dp)' that of phi_i (dc_i/dp)' + phi_i' dc_i/dp, for
-// which another pass comes first (cpu/charge_rates.h).
+// its derivative come out of one pass in numbers with a derivative. q_scaler and ZBL are fixed,
+// and so is root_epsilon but for Born charges. The formulas of E are those of network.h. With
+// charges c_i(p), dE/dp of the Coulomb energy is the sum of phi_i dc_i/dp, and (dE/dp)' that of
+// phi_i (dc_i/dp)' + phi_i' dc_i/dp, for which another pass comes first (cpu/charge_rates.h). Born
+// charges Z are derivatives of charges, and with b : Z of all atoms
+//
+//   dS/dp = sum over i of beta_i dc_i/dp + (dc_i/dp)'     r_ij at the rate (b_i - b_j)^T r_ij / 2
+//
+// times root_epsilon, with the trace of b_i less its mean for beta_i.
 
 #pragma once
 
@@ -61,18 +66,22 @@ class PWMLFF_KERNELS_API NepTraining {
 
   /// @param force   [natoms, 3] out, eV/angstrom
   /// @param virial  [3, 3] out, eV
+  /// @param born    [natoms, 3, 3] out, e, of a model with charges; or null
   /// @return the energy, eV
-  double evaluate(const NepFrame &frame, double *force, double *virial);
+  double evaluate(const NepFrame &frame, double *force, double *virial, double *born = nullptr);
 
   /// @param v         [natoms, 3]
   /// @param w         [3, 3], whose first index is that of r
   /// @param neutral   S has, too, this times the square of the mean of the charges before it is
   ///                  taken off
+  /// @param born      [natoms, 3, 3] S has, too, b : Z of each atom; or null
   /// @param gradient  [size()] dS/dparameters is added
   void add_gradient(const NepFrame &frame, double a, const double *v, const double *w,
-                    double neutral, double *gradient);
+                    double neutral, const double *born, double *gradient);
 
  private:
+  void add_born_gradient(const NepFrame &frame, const double *born, double *gradient);
+
   struct Parts;
   std::unique_ptr<Parts> parts;
   std::size_t size_;

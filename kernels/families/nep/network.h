@@ -50,6 +50,7 @@
 #include <algorithm>
 #include <array>
 #include <numbers>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -165,10 +166,11 @@ struct NepNetwork {
     }
   }
 
-  /// The arrays that are learned, in the order of a vector of all parameters and of a gradient.
-  std::array<std::vector<double> *, 9> learned()
+  /// The numbers that are learned, in the order of a vector of all parameters and of a gradient.
+  std::array<std::span<double>, 10> learned()
   {
-    return {&weight0, &bias0, &weight1, &bias1, &last, &shift, &c_radial, &c_angular, &last_charge};
+    return {weight0, bias0,    weight1,   bias1,       last,
+            shift,   c_radial, c_angular, last_charge, {&root_epsilon, charge_mode > 0 ? 1U : 0U}};
   }
 };
 

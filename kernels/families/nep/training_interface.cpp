@@ -59,18 +59,20 @@ int pwmlff_nep_training_charges(pwmlff_nep_training *training, const pwmlff_nep_
 }
 
 int pwmlff_nep_training_evaluate(pwmlff_nep_training *training, const pwmlff_nep_frame *frame,
-                                 double *energy, double *force, double *virial)
+                                 double *energy, double *force, double *virial, double *born)
 {
-  const auto work = [&] { *energy = training->training.evaluate(frame_of(*frame), force, virial); };
+  const auto work = [&] {
+    *energy = training->training.evaluate(frame_of(*frame), force, virial, born);
+  };
   return succeeds(work) ? 0 : -1;
 }
 
 int pwmlff_nep_training_add_gradient(pwmlff_nep_training *training, const pwmlff_nep_frame *frame,
                                      double a, const double *v, const double *w, double neutral,
-                                     double *gradient)
+                                     const double *born, double *gradient)
 {
   const auto work = [&] {
-    training->training.add_gradient(frame_of(*frame), a, v, w, neutral, gradient);
+    training->training.add_gradient(frame_of(*frame), a, v, w, neutral, born, gradient);
   };
   return succeeds(work) ? 0 : -1;
 }

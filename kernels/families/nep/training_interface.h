@@ -47,14 +47,17 @@ PWMLFF_KERNELS_API int pwmlff_nep_training_describe(pwmlff_nep_training *trainin
 PWMLFF_KERNELS_API int pwmlff_nep_training_charges(pwmlff_nep_training *training,
                                                    const pwmlff_nep_frame *frame, double *charge);
 /// @param energy, force, virial  [1], [natoms, 3], [3, 3] out
+/// @param born                   [natoms, 3, 3] out, of a model with charges; or null
 /// @return 0, or -1 for an error
 PWMLFF_KERNELS_API int pwmlff_nep_training_evaluate(pwmlff_nep_training *training,
                                                     const pwmlff_nep_frame *frame, double *energy,
-                                                    double *force, double *virial);
+                                                    double *force, double *virial, double *born);
+/// @param born      [natoms, 3, 3] or null
 /// @param gradient  [size] added to
 /// @return 0, or -1 for an error
 PWMLFF_KERNELS_API int pwmlff_nep_training_add_gradient(pwmlff_nep_training *training,
                                                         const pwmlff_nep_frame *frame, double a,
                                                         const double *v, const double *w,
-                                                        double neutral, double *gradient);
+                                                        double neutral, const double *born,
+                                                        double *gradient);
 }

@@ -43,7 +43,7 @@ from pwmlff.threads import allowed_threads
 log = logging.getLogger(__name__)
 
 #: Of the entries; another one whenever a reader or the order of edges changes.
-LAYOUT = 5
+LAYOUT = 6
 AUTO, NONE = "auto", "none"  # the default place, no cache
 DESCRIPTION = "description.json"
 TEMPORARY = ".new-"

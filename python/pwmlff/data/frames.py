@@ -37,6 +37,11 @@ def rows_of(first: np.ndarray, chosen: Iterable[int]) -> np.ndarray:
     return np.concatenate(spans) if spans else np.zeros(0, dtype=np.int64)
 
 
+def _padded(born: np.ndarray, natoms: int) -> np.ndarray:
+    """Born charges of a set without them as those of one where others have some."""
+    return born if len(born) else np.full((natoms, 3, 3), np.nan)
+
+
 def named(frames: Frames, chosen: Iterable[int]) -> str:
     """Frames for a message: frames 3-17, 40 of 'a.xyz'; frame 2 of 'b.xyz'."""
     by_file: dict[str, list[int]] = {}
@@ -66,6 +71,9 @@ class Frames:
     virials: (
         np.ndarray
     )  # [nframes, 3, 3] sum of r_ij (x) f_ij: LAMMPS's sign, -volume * ase's stress
+    born: np.ndarray  # [natoms, 3, 3] e, Born charges: component of the dipole moment, then of the
+    #   position; NaN where a frame has none; [0, 3, 3] where no frame has
+    total_charges: np.ndarray  # [nframes] e; 0 where a file does not say
     group: np.ndarray  # int32 [nframes] index into group_names
     group_names: tuple[str, ...]  # what users weight and report by
     weights: np.ndarray  # [nframes, 3] of energy, forces and virial, as files say; else 1
@@ -141,8 +149,11 @@ class Frames:
             if entry.name in {"group", "file", "index"}:
                 continue
             value = getattr(self, entry.name)
-            if entry.name == "weights" and (value == 1.0).all():
-                continue  # as data without weights always had it
+            usual = {"weights": 1.0, "total_charges": 0.0}.get(entry.name)
+            if usual is not None and (value == usual).all():
+                continue  # as data without them always had it
+            if entry.name == "born" and not self.has_born.any():
+                continue
             if isinstance(value, np.ndarray):
                 # Of one byte order and one width on every machine.
                 kind = "<f8" if value.dtype.kind == "f" else "<i8"
@@ -162,6 +173,15 @@ class Frames:
             "force": force,
             "virial": ~np.isnan(self.virials[:, 0, 0]),
         }
+
+    @cached_property
+    def has_born(self) -> np.ndarray:
+        """Which frames have Born charges, bool [nframes]."""
+        result = np.zeros(len(self), dtype=bool)
+        if len(self.born):
+            filled = self.natoms > 0
+            result[filled] = ~np.isnan(self.born[self.first[:-1][filled], 0, 0])
+        return result
 
     def shares(
         self, quantity: str, batch: np.ndarray, of_frame: np.ndarray, weight: float
@@ -217,13 +237,17 @@ class Frames:
         atoms.calc = SinglePointCalculator(atoms, **labels)
         weights = zip(QUANTITIES.values(), self.weights[k].tolist(), strict=True)
         atoms.info |= {name: weight for name, weight in weights if weight != 1.0}
+        if self.has_born[k]:
+            atoms.arrays["born_effective_charges"] = self.born[rows].reshape(-1, 9)
+        if self.total_charges[k]:
+            atoms.info["charge"] = float(self.total_charges[k])
         return atoms
 
     def select(self, frames: Sequence[int] | np.ndarray) -> Frames:
         """Some of the frames, in the order given."""
         frames = np.asarray(frames, dtype=np.int64)
         rows = rows_of(self.first, frames)
-        per_atom = {"numbers", "positions", "forces"}
+        per_atom = {"numbers", "positions", "forces", *["born"] * (len(self.born) > 0)}
         values = {}
         for entry in fields(self):
             value = getattr(self, entry.name)
@@ -231,7 +255,7 @@ class Frames:
                 value = value[rows]
             elif entry.name == "first":
                 value = np.r_[0, np.cumsum(self.natoms[frames])].astype(np.int64)
-            elif isinstance(value, np.ndarray):
+            elif isinstance(value, np.ndarray) and entry.name != "born":
                 value = value[frames]
             values[entry.name] = value
         return Frames(**values)
@@ -252,6 +276,10 @@ class Frames:
             values[number] = np.concatenate(
                 [new[getattr(p, number)] for new, p in zip(renumbered, parts, strict=True)]
             )
+        some = any(len(p.born) for p in parts)
+        values["born"] = np.concatenate(
+            [_padded(p.born, len(p.numbers)) if some else p.born for p in parts]
+        )
         for name in {entry.name for entry in fields(cls)} - values.keys():
             values[name] = np.concatenate([getattr(p, name) for p in parts])
         return cls(**values)

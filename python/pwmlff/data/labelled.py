@@ -28,6 +28,8 @@ class Labelled:
     energy: float | None = None
     forces: np.ndarray | None = None  # [n, 3]
     virial: np.ndarray | None = None  # [3, 3]
+    born: np.ndarray | None = None  # [n, 3, 3]
+    total_charge: float = 0.0  # e
     group: str | None = None  # as the file names it
     free_energy: float | None = None  # where the file has one; `energy` is at sigma -> 0 then
     weights: tuple[float, float, float] = (1.0, 1.0, 1.0)  # of energy, forces and virial
@@ -114,6 +116,7 @@ def gathered(structures: Sequence[Labelled], file: str, group: str) -> Frames:
     number_of = {name: k for k, name in enumerate(group_names)}
     natoms = [len(s.species) for s in structures]
     missing = np.full((max(3, *natoms), 3), np.nan)
+    some_born = any(s.born is not None for s in structures)
     return Frames(
         numbers=np.concatenate([s.species for s in structures]).astype(np.int32),
         positions=np.concatenate([s.positions for s in structures]).astype(np.float64),
@@ -127,6 +130,15 @@ def gathered(structures: Sequence[Labelled], file: str, group: str) -> Frames:
         virials=np.array(
             [missing[:3] if s.virial is None else s.virial for s in structures], float
         ),
+        born=np.concatenate(
+            [
+                np.full((n, 3, 3), np.nan) if s.born is None else s.born
+                for s, n in zip(structures, natoms, strict=True)
+            ]
+        )
+        if some_born
+        else np.zeros((0, 3, 3)),
+        total_charges=np.array([s.total_charge for s in structures], dtype=np.float64),
         group=np.array([number_of[name] for name in names], dtype=np.int32),
         group_names=group_names,
         weights=np.array([s.weights for s in structures], dtype=np.float64),

@@ -29,6 +29,8 @@ NAMES = {
     "forces": ("forces", "force"),
     "virial": ("virial", "virials"),
     "stress": ("stress", "stresses"),
+    "born": ("born_effective_charges", "born_charges", "bec", "born"),
+    "total_charge": ("total_charge", "charge"),
     "group": ("group", "config_type"),
     "weight": ("config_weight", "weight"),
     "energy_weight": ("config_energy_weight", "energy_weight"),
@@ -160,6 +162,14 @@ def labels_of(
                 "taken; leave the other one out if that is right"
             )
         result["virial"] = tensor
+    born, total = value_of(arrays, "born", odd), value_of(info, "total_charge", odd)
+    if born is not None:
+        nine = np.reshape(born, (natoms, -1))  # a matrix of each atom, row by row
+        result["born"] = _numbers(nine, (natoms, 9), "Born charges", where).reshape(-1, 3, 3)
+        if not np.isfinite(result["born"]).all():
+            raise Failure(f"{where}: its Born charges have a number that is not finite")
+    if np.ndim(total) == 0 and np.asarray(total).dtype.kind in "iuf":  # else it is another thing
+        result["total_charge"] = float(total)
     result["weights"] = _weights(info, result, odd, where)
     group = value_of(info, "group", odd)
     if group is not None:

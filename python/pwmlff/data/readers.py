@@ -389,7 +389,7 @@ def _read_by_ase(path: Path, bare: str, kind: str) -> Iterator[Labelled]:
         results = getattr(atoms.calc, "results", {})
         labels = labels_of(
             {**atoms.info, **_only(results, "energy", "free_energy", "stress")},
-            {**atoms.arrays, **_only(results, "forces")},
+            {**atoms.arrays, **_only(results, "forces", "born")},
             np.asarray(atoms.cell),
             len(atoms),
             f"frame {index} of '{path}'",

@@ -96,6 +96,7 @@ class Nep:
             del others["c_angular"]
         if self.last_charge is not None:
             others["last_charge"] = self.last_charge
+            others["root_epsilon"] = np.array([self.root_epsilon])
         return {**layers, **others}
 
     def contents(self) -> bytes:

@@ -183,6 +183,11 @@ class NepForm:
         "weight in the loss of the squared mean charge of a frame, in e^2, before it is taken off",
         least=0,
     )
+    born: float = key(
+        0.1,
+        "weight in the loss of the squared errors of Born charges, in e^2, where data have them",
+        least=0,
+    )
     version: int = key(
         5, "of the file: 5, or 4 for programs that read no nep5, like calorine", least=4, most=5
     )

@@ -74,6 +74,7 @@ class Tested:
     errors: Errors
     shifted: Shifted | None
     isolated_atoms: dict[str, dict[str, float]]  # as errors.isolated_atoms has them
+    born: Measure | None = None  # of Born charges, e
 
     def data(self) -> dict[str, Any]:
         """Plain values."""
@@ -84,6 +85,7 @@ class Tested:
             "errors": self.errors.data(),
             "energy_shifted": self.shifted and asdict(self.shifted),
             "isolated_atoms": self.isolated_atoms,
+            "born_charges": self.born and asdict(self.born),
         }
 
     def rows(self) -> list[_Row]:
@@ -97,6 +99,8 @@ class Tested:
             measure = self.shifted.measure
             name = f"energy, shifted ({units.energy})"
             result.insert(1, (name, *_numbers(measure), measure.count))
+        if self.born:
+            result.append(("Born charge (e)", *_numbers(self.born), self.born.count))
         return result
 
     def remark(self) -> str:
@@ -326,12 +330,14 @@ def test(
     taken_off: dict[str, float] = {}
     for path, info, numbers in zip(models, every, numbers_of, strict=True):
         taking_part = numbers if elements else None
-        engine, reason, predicted, gamma = predict_by(path, info, taking_part, frames, threads)
+        predicted, gamma, engine, reason, born = predict_by(
+            path, info, taking_part, frames, threads
+        )
         if not predictions:  # the labels are the same for all
             taken_off = _offsets_of(info, frames, predicted[2], format)
             frames = Offsets(taken_off).taken_off(frames) if taken_off else frames
         grades.append(gamma)
-        tested.append(_tested(str(path), engine, reason, frames, predicted, units))
+        tested.append(_tested(str(path), frames, predicted, units, engine, reason, born))
         predictions.append(predicted)
     judged, calibration, coverage, grade = tested[0], None, None, None
     if grades[0] is not None:
@@ -343,7 +349,7 @@ def test(
     if len(tested) > 1:
         energies, forces, virials = zip(*predictions, strict=True)
         predicted = (np.mean(energies, axis=0), np.mean(forces, axis=0), np.mean(virials, axis=0))
-        judged = _tested("mean", "", "", frames, predicted, units)
+        judged = _tested("mean", frames, predicted, units)
         calibration = uncertainty.calibrate_ensemble(frames, forces, units)
         if calibration and (stored := uncertainty.Bounds.stored(models)):
             coverage = stored.coverage(*uncertainty.disagreement(frames, forces))
@@ -434,31 +440,49 @@ def predict_by(
     elements: Sequence[int] | None,
     frames: Frames,
     threads: int,
-) -> tuple[str, str, Predictions, np.ndarray | None]:
+) -> tuple[Predictions, np.ndarray | None, str, str, Measure | None]:
     """Evaluate all frames by a file; elements as :func:`choose` takes them.
 
     Returns:
-        Name of the engine, why it is not the fused one, predictions, gamma [natoms] if it has that.
+        Predictions, gamma [natoms] if it has that, name of the engine, why it is not the fused one,
+        errors of Born charges, e, if it and the frames have them.
 
     Raises:
         Failure: as :func:`predict`.
     """
     if info.kind == "EDGE":
         predicted = _predict_edge(path, frames, threads)
-        return "torchscript", f"kind {info.kind}", predicted, None
+        return predicted, None, "torchscript", f"kind {info.kind}", None
     choice = choose(path, "auto", "exact", elements, threads, skin=0.0)
     gamma = np.empty(len(frames.numbers)) if choice.engine.has_grade else None
     predicted = predict(choice.engine, frames, f"testing {path.name}", gamma)
-    return choice.engine.name, choice.reason, predicted, gamma
+    born = born_errors(choice.engine, frames) if choice.engine.has_charges else None
+    return predicted, gamma, choice.engine.name, choice.reason, born
+
+
+def born_errors(engine: Engine, frames: Frames) -> Measure | None:
+    """Errors of Born charges, e, of an engine that has_charges; None where no frame has labels."""
+    differences = []
+    for k in np.flatnonzero(frames.has_born).tolist():
+        found = engine(frames.structure(k), born=True).born
+        assert found is not None  # as was wanted
+        differences.append(found - frames.born[frames.rows(k)])
+    return Measure.from_errors(np.concatenate(differences)) if differences else None
 
 
 def _tested(
-    model: str, engine: str, reason: str, frames: Frames, predicted: Predictions, units: str
+    model: str,
+    frames: Frames,
+    predicted: Predictions,
+    units: str,
+    engine: str = "",
+    reason: str = "",
+    born: Measure | None = None,
 ) -> Tested:
     found = errors.compute(frames, *predicted, units)
     shifted = errors.shifted(frames, predicted[0], units)
     alone = errors.isolated_atoms(frames, predicted[0])
-    return Tested(model, engine, reason, found, shifted, alone)
+    return Tested(model, engine, reason, found, shifted, alone, born)
 
 
 test.__test__ = False  # type: ignore[attr-defined]  # it is none of pytest's

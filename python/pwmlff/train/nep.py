@@ -42,6 +42,8 @@ from pwmlff.train.config import NepForm
 from pwmlff.train.trainable import Predictions, Trainable
 
 _T = TypeVar("_T")
+#: Energy, forces, virial, and Born charges where they were wanted.
+_Result = tuple[float, np.ndarray, np.ndarray, np.ndarray | None]
 #: Standard deviation of the weights of the first layer at first: y is about 1 wide.
 _FIRST_WEIGHTS = 0.5
 _SIGNED = 5  # frames that tell the sign of charges
@@ -193,14 +195,22 @@ def require_boxes(frames: Frames) -> None:
     """Refuse frames that charges cannot take; an atom alone has none.
 
     Raises:
-        Failure: several atoms are in no box that is periodic in all directions.
+        Failure: several atoms are in no box that is periodic in all directions, or their charges
+            do not add up to zero.
     """
+    charged = np.flatnonzero(frames.total_charges)
+    if len(charged):
+        k = charged[0]
+        raise Failure(
+            f"{frames.where(k)} says that its total charge is {frames.total_charges[k]:g} e, but "
+            f"charges of a NEP add up to zero; leave {len(charged)} such frames out"
+        )
     boxed = frames.pbc.all(axis=1) & (frames.volumes > 0.0)
     open_frames = np.flatnonzero(~boxed & (frames.natoms > 1))
     if len(open_frames):
         k = open_frames[0]
         raise Failure(
-            f"frame {frames.index[k]} of '{frames.files[frames.file[k]]}' is periodic along "
+            f"{frames.where(k)} is periodic along "
             f"{frames.pbc[k].tolist()}, but charges need a box that is periodic in all directions; "
             f"leave {len(open_frames)} such frames out"
         )
@@ -215,6 +225,7 @@ class NepModel(Trainable):
         precision: of the steps, "float32" or "float64".
         version: of its files, 4 or 5.
         neutral: weight in the loss of the squared mean charge of a frame, before it is taken off.
+        born: [nframes] weights in the loss of the squared errors of Born charges of each frame.
         keep_signs: whether charges have signs that mean something, as those of a file.
         threads: of this rank, each of which takes some frames; they change no bit of a result.
         ranks: who takes part; this one alone when None.
@@ -237,6 +248,7 @@ class NepModel(Trainable):
         ranks: comm.Communicator | None = None,
         version: int = 5,
         neutral: float = 0.0,
+        born: np.ndarray | None = None,
         keep_signs: bool = False,
     ) -> None:
         if tuple(edges.elements) != model.elements or edges.cutoff < model.cutoff:
@@ -247,8 +259,10 @@ class NepModel(Trainable):
         self.model, self.frames, self.edges = model, frames, edges
         if model.charge_mode:
             require_boxes(frames)
+        weights = np.zeros(len(frames)) if born is None or not model.charge_mode else born
+        self.born = np.where(frames.has_born, weights, 0.0)
         self.precision, self.version, self.threads = precision, version, threads
-        self.neutral, self.keep_signs = neutral, keep_signs
+        self.neutral, self.keep_signs = neutral, keep_signs or bool(self.born.any())
         self.ranks = ranks or comm.Serial()
         self.names, self.shapes, arrays = _named(model)
         self.parameters = np.concatenate([array.ravel() for array in arrays])
@@ -259,6 +273,7 @@ class NepModel(Trainable):
         self._steps = self._step_kernels()
         self._batch = np.zeros(0, int)
         self._nbatch = 0
+        self._born: list[np.ndarray | None] = []  # slopes of the loss by Born charges
 
     def _compiled(self, single: bool, present: np.ndarray) -> list[NepTraining]:
         """The kernels of each thread, for species that occur."""
@@ -272,7 +287,17 @@ class NepModel(Trainable):
         """Predictions for this rank's part of a batch, whose frames the threads share."""
         self._nbatch = len(batch)
         self._batch = np.asarray(batch)[comm.owned(self.ranks, self._nbatch)]
-        return self._evaluated(self._steps, self.parameters, self.frames, self.edges, self._batch)
+        results = self._evaluated(
+            self._steps, self.parameters, self.frames, self.edges, self._batch, self.born > 0
+        )
+        labelled = np.count_nonzero(self.born[batch])
+        self._born = []
+        for k, (*_, born) in zip(self._batch, results, strict=True):
+            if born is not None:
+                error = born - self.frames.born[self.frames.rows(k)]
+                born = 2 * self.born[k] / labelled / error.size * error  # noqa: PLW2901
+            self._born.append(born)
+        return _predictions(results)
 
     def pullback(self, a: np.ndarray, v: np.ndarray, w: np.ndarray | None = None) -> np.ndarray:
         """Gradient of S over all ranks: rows of frames, added up in one order."""
@@ -283,7 +308,8 @@ class NepModel(Trainable):
             frame = _frame(self.frames, self.edges, self._batch[index])
             several = self.frames.natoms[self._batch[index]] > 1
             neutral = self.neutral / self._nbatch * several
-            return compiled.gradient(frame, a[index], of_frames[index], strains[index], neutral)
+            slopes = a[index], of_frames[index], strains[index], neutral, self._born[index]
+            return compiled.gradient(frame, *slopes)
 
         rows = self._shared_out(self._steps, row, len(self._batch))
         mine = np.reshape(rows, (len(self._batch), len(self.parameters))).astype(np.float64)
@@ -294,7 +320,8 @@ class NepModel(Trainable):
         exact = self._compiled(False, np.ones(edges.ntypes))
         if self.model.charge_mode:
             require_boxes(frames)
-        return self._evaluated(exact, parameters, frames, edges, np.arange(len(frames)))
+        every, none = np.arange(len(frames)), np.zeros(len(frames), dtype=bool)
+        return _predictions(self._evaluated(exact, parameters, frames, edges, every, none))
 
     def _evaluated(
         self,
@@ -303,17 +330,16 @@ class NepModel(Trainable):
         frames: Frames,
         edges: Edges,
         chosen: np.ndarray,
-    ) -> Predictions:
+        with_born: np.ndarray,
+    ) -> list[_Result]:
         for kernels in compiled:
             kernels.set_parameters(parameters)
 
-        def evaluated(kernels: NepTraining, index: int) -> tuple[float, np.ndarray, np.ndarray]:
-            return kernels.evaluate(_frame(frames, edges, chosen[index]))
+        def evaluated(kernels: NepTraining, index: int) -> _Result:
+            k = chosen[index]
+            return kernels.evaluate(_frame(frames, edges, k), bool(with_born[k]))
 
-        results = self._shared_out(compiled, evaluated, len(chosen))
-        forces = np.concatenate([np.zeros((0, 3)), *(forces for _, forces, _ in results)])
-        virials = np.reshape([virial for *_, virial in results], (len(results), 3, 3))
-        return np.array([energy for energy, *_ in results]), forces, virials
+        return self._shared_out(compiled, evaluated, len(chosen))
 
     def _shared_out(
         self, compiled: list[NepTraining], work: Callable[[NepTraining, int], _T], n: int
@@ -359,6 +385,13 @@ class NepModel(Trainable):
             sign -= charges @ (pull - pull.mean())
         return replace(model, last_charge=-model.last_charge) if sign < 0 else model
 
+    def free(self, freeze: Sequence[str]) -> np.ndarray:
+        """As of any model; nothing but labels of Born charges tells the dielectric constant."""
+        free = super().free(freeze)
+        if self.model.charge_mode and not self.born.any():
+            self.parts(free)[self.names.index("root_epsilon")][:] = False
+        return free
+
     def state(self) -> dict[str, np.ndarray]:
         """What does not learn, but is of the data."""
         return {"q_scaler": self.model.q_scaler.copy()}
@@ -369,11 +402,21 @@ class NepModel(Trainable):
         self._steps = self._step_kernels()
 
 
+def _predictions(results: Sequence[_Result]) -> Predictions:
+    forces = np.concatenate([np.zeros((0, 3)), *(forces for _, forces, *_ in results)])
+    virials = np.reshape([virial for _, _, virial, _ in results], (len(results), 3, 3))
+    return np.array([energy for energy, *_ in results]), forces, virials
+
+
 def _named(model: Nep) -> tuple[list[str], list[tuple[int, ...]], list[np.ndarray]]:
     """Names, shapes and arrays of each element, and of each pair: weight0.Hf, c_radial.Hf.O."""
     symbols = [chemical_symbols[z] for z in model.elements]
     names, arrays = [], []
     for name, whole in model.learned().items():
+        if name == "root_epsilon":
+            names.append(name)
+            arrays.append(whole)
+            continue
         for a, of_center in zip(symbols, whole, strict=True):
             if name.startswith("c_"):
                 names += [f"{name}.{a}.{b}" for b in symbols]
@@ -391,4 +434,6 @@ def _with_parameters(model: Nep, parameters: np.ndarray) -> Nep:
     named = zip(old, parts, strict=True)
     new: dict[str, Any] = {name: part.reshape(old[name].shape) for name, part in named}
     layers = tuple((new.pop(f"weight{k}"), new.pop(f"bias{k}")) for k in range(len(model.layers)))
+    if "root_epsilon" in new:
+        new["root_epsilon"] = float(new["root_epsilon"][0])
     return replace(model, layers=layers, **new)

@@ -25,7 +25,7 @@ from pwmlff.train import comm, errors, nep, potential, repulsion
 from pwmlff.train.config import Config
 from pwmlff.train.edge import TrainableModule, load_module
 from pwmlff.train.hardware import device_of, threads_of
-from pwmlff.train.learner import Learner
+from pwmlff.train.learner import Learner, frame_weights
 from pwmlff.train.trainable import Trainable
 
 log = logging.getLogger(__name__)
@@ -337,6 +337,7 @@ def _neuroevolution(
             *place,
             shape.version,
             shape.neutral,
+            shape.born * frame_weights(frames, config),
             keep_signs,
         ),
     )

@@ -205,9 +205,10 @@ template <class T> class Gradient : public NepGradient {
   }
 
   void add(const Input &input, double a_, const double *velocity_, const double *potential,
-           double *gradient) override
+           double energy_, double *gradient) override
   {
     a = static_cast<T>(a_);
+    energy = static_cast<T>(energy_);
     velocity = velocity_;
     for (int i = 0; i < input.ncenters; ++i) {
       if (input.species[i] < 0) continue;
@@ -409,13 +410,13 @@ template <class T> class Gradient : public NepGradient {
   void run_network()
   {
     GradientLayer<T> &top = forward(), &bottom = *layers[2 * species];
-    by_shift[species] += static_cast<double>(a);
+    by_shift[species] += static_cast<double>(energy * a);
     const int n = network.nlast();
     top.by_h.fill(0);    // the last weights have no rate
     for (int o = 0; o < n; ++o) {
       const std::size_t at = static_cast<std::size_t>(species) * n + o;
-      top.by_h[o] = static_cast<T>(network.last[at]);
-      by_last[at] += a * top.h[o] - top.h[top.padded + o];
+      top.by_h[o] = energy * static_cast<T>(network.last[at]);
+      by_last[at] += energy * (a * top.h[o] - top.h[top.padded + o]);
     }
     // The energy of a charge c is phi c, at the potential that all of them make.
     for (int o = 0; o < n && network.charge_mode > 0; ++o) {
@@ -454,6 +455,7 @@ template <class T> class Gradient : public NepGradient {
     by_last.fill(0);
     by_shift.fill(0);
     double *const charge = c_angular + network.c_angular.size();
+    // What root_epsilon has is no matter of centers (../nep_training.cpp).
     for (std::size_t k = 0; k < network.last_charge.size(); ++k)
       charge[k] += static_cast<double>(by_charge[k]);
     by_charge.fill(0);
@@ -485,7 +487,7 @@ template <class T> class Gradient : public NepGradient {
   std::vector<std::unique_ptr<GradientPair<T>>> pairs;    // [nspecies, nspecies] likewise
 
   // Of a call and a center.
-  T a = 0;
+  T a = 0, energy = 1;
   T phi[2] = {};    // potential of a center, and its rate
   const double *velocity = nullptr;
   int species = 0;

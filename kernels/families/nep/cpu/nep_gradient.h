@@ -22,10 +22,11 @@ class NepGradient {
   /// @param velocity  [nrows, 3] of the rows, so that t_ij = velocity_j - velocity_i
   /// @param charge    [ncenters, 2] out: without the mean, and their rates
   virtual void charges(const Input &input, const double *velocity, double *charge) = 0;
-  /// @param potential [ncenters, 2] their potentials and rates; null without charges
+  /// @param potential [ncenters, 2] potentials of charges and their rates; null without charges
+  /// @param energy    factor of the energy of the network beside that of charges
   /// @param gradient  a dE/dp - (dE/dp)' is added (../nep_training.h)
   virtual void add(const Input &input, double a, const double *velocity, const double *potential,
-                   double *gradient) = 0;
+                   double energy, double *gradient) = 0;
 };
 
 /// Potentials of charges and their rates (charge_rates.h), on one thread.
