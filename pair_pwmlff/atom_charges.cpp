@@ -3,16 +3,24 @@
 #include "atom_charges.h"
 
 #include "atom.h"
+#include "comm.h"
+#include "error.h"
 #include "memory.h"
 #include "update.h"
 
 #include <algorithm>
+#include <cmath>
 #include <cstddef>
 
 using namespace LAMMPS_NS;
 using namespace pwmlff::models;
 
 namespace pair_pwmlff {
+namespace {
+
+constexpr double MOST_MEAN = 0.05;    // e; models of the field have up to 0.001 where they learned
+
+}    // namespace
 
 AtomCharges::~AtomCharges() { memory->destroy(born_); }
 
@@ -20,8 +28,10 @@ void AtomCharges::clear(bool born)
 {
   wants_born = born;
   const int nlocal = atom->nlocal;
-  charge_.reserve(1);    // a rank without atoms has an array too
-  charge_.assign(nlocal, 0.0);
+  for (std::vector<double> *const values : {&charge_, &potential_}) {
+    values->reserve(1);    // a rank without atoms has an array too
+    values->assign(nlocal, 0.0);
+  }
   step = born_step = -1;
   if (!wants_born) return;
   if (nlocal > nmax || !born_) {
@@ -36,9 +46,18 @@ void AtomCharges::add(const Neighbors &neighbors, const pwmlff::Evaluation *resu
                       pwmlff::RowExchange &exchange)
 {
   step = update->ntimestep;
+  if (result && !has_told && std::abs(result->mean_charge) > MOST_MEAN && comm->me == 0)
+    error->warning(
+        FLERR,
+        "Pair style pwmlff: the charges that a model gives add up to {:.3g} e for an atom, which "
+        "is taken off all alike; it may not have learned such a composition",
+        result->mean_charge);
+  has_told = true;
   const int ncenters = result ? neighbors.ncenters() : 0;
-  for (int row = 0; row < ncenters; ++row)
+  for (int row = 0; row < ncenters; ++row) {
     charge_[neighbors.atom()[row]] += weight * result->charge[row];
+    potential_[neighbors.atom()[row]] += weight * result->potential[row];
+  }
   if (!wants_born) return;
   born_step = step;
   rows.assign(9 * static_cast<std::size_t>(neighbors.nrows()), 0.0);
@@ -66,6 +85,8 @@ double *AtomCharges::charge()
   return is_current ? charge_.data() : nullptr;
 }
 
+double *AtomCharges::potential() { return charge() ? potential_.data() : nullptr; }
+
 double **AtomCharges::born()
 {
   return charge() && born_step == update->ntimestep ? born_ : nullptr;
@@ -73,8 +94,9 @@ double **AtomCharges::born()
 
 double AtomCharges::memory_usage() const
 {
-  return static_cast<double>((charge_.capacity() + rows.capacity() + 9 * std::size_t(nmax)) *
-                             sizeof(double));
+  return static_cast<double>(
+      (charge_.capacity() + potential_.capacity() + rows.capacity() + 9 * std::size_t(nmax)) *
+      sizeof(double));
 }
 
 }    // namespace pair_pwmlff

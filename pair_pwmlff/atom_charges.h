@@ -32,19 +32,20 @@ class AtomCharges : private LAMMPS_NS::Pointers {
   /// @return whether they are
   bool show(const pwmlff::models::Neighbors &neighbors);
 
-  /// [nlocal] e, and [nlocal][9] e in the order xx xy xz yx .. of the dipole moment and the
-  /// displacement; null where they were not found on this step.
+  /// [nlocal] e, [nlocal] V as Evaluation::potential, and [nlocal][9] e in the order xx xy xz yx ..
+  /// of the dipole moment and the displacement; null where they were not found on this step.
   double *charge();
+  double *potential();
   double **born();
 
   double memory_usage() const;
 
  private:
-  bool wants_born = false;
+  bool wants_born = false, has_told = false;
   LAMMPS_NS::bigint step = -1, born_step = -1;
-  std::vector<double> charge_;    // [nlocal]
-  std::vector<double> rows;       // [nrows, 9]
-  double **born_ = nullptr;       // [nmax][9]
+  std::vector<double> charge_, potential_;    // [nlocal]
+  std::vector<double> rows;                   // [nrows, 9]
+  double **born_ = nullptr;                   // [nmax][9]
   int nmax = 0;
 };
 

@@ -550,7 +550,7 @@ const Evaluation &PairPWMLFF::evaluate(int model, const Wanted &wanted)
     }
     if (drives) input.force_on_device = wanted.forces;
     input.force_factor = wanted.weight * energy_unit;
-    input.want_rows = wanted.rows || !wanted.forces;
+    input.want_rows = wanted.rows || !wanted.forces || input.want_born;
     return m.evaluate(input);
   } catch (const TooManyNeighbors &excess) {
     if (kokkos) kokkos->to_host();
@@ -733,6 +733,7 @@ void PairPWMLFF::compute_there(int eflag, int vflag)
   }
   const bool of_atoms = eflag_atom || vflag_atom || cvflag_atom || wants_atom_energy;
   if (deviation && kokkos) kokkos->all_to_host();    // what is stored of a structure
+  if (charges && mesh->solver() && source->is_resident()) kokkos->to_host();    // where meshes are
   // Asked for once: LAMMPS may take those on the host for the newer ones whenever it is asked.
   double *const forces = source->is_resident() ? kokkos->forces() : nullptr;
   const Wanted wanted{want_grade, of_atoms || deviation || want_grade, forces, weight};
@@ -815,7 +816,7 @@ void *PairPWMLFF::extract(const char *name, int &dim)
     mesh->tell_screening();
     return &cutoff;
   }
-  if (charges && asked == "charge_flag") return &charge_flag;
+  if (charges && (asked == "charge_flag" || asked == "potential_flag")) return &charge_flag;
   if (charges && asked == "born_flag") return &born_flag;
   if (has_grade && asked == "gamma_flag") return &gamma_flag;
   if (recorder && asked == "force_deviation_flag") return &force_deviation_flag;
@@ -835,6 +836,7 @@ void *PairPWMLFF::extract_peratom(const char *name, int &ncol)
   if (recorder && asked == "energy_deviation") return recorder->energy_deviation();
   if (asked == "gamma") return extrapolation->of_this_step();
   if (charges && asked == "charge") return charges->charge();
+  if (charges && asked == "potential") return charges->potential();
   if (asked == "born") {
     ncol = 9;
     wants_born = true;    // from the next evaluation on

@@ -56,15 +56,16 @@ class PairPWMLFF : public Pair {
 
   /// Scalars: "cutoff" (double, of the models; a copy), of models with charges "cut_coul" for
   /// kspace styles, "nmodels" (int), and for fix pair the flags (int) "energy_flag", "charge_flag",
-  /// "born_flag", "gamma_flag", "force_deviation_flag" and "energy_deviation_flag": where one of
-  /// the last two is 1, the models are compared at the next evaluation whatever out_freq is. The
-  /// flags live as long as this object. Matrix: "scale" [ntypes+1, ntypes+1] of energies and
-  /// forces, for fix adapt and compute ti; the same for all types that an element is mapped to.
+  /// "potential_flag", "born_flag", "gamma_flag", "force_deviation_flag" and
+  /// "energy_deviation_flag": where one of the last two is 1, the models are compared at the next
+  /// evaluation whatever out_freq is. The flags live as long as this object. Matrix: "scale"
+  /// [ntypes+1, ntypes+1] of energies and forces, for fix adapt and compute ti; the same for all
+  /// types that an element is mapped to.
   /// @return null for another name, or where there is no such quantity
   void *extract(const char *name, int &dim) override;
 
   /// [nlocal] in LAMMPS's units: "energy" of each atom at the last evaluation, by what drives;
-  /// likewise "charge" and "born", the latter [nlocal][9] (AtomCharges);
+  /// likewise "charge", "potential" and "born", the last [nlocal][9] (AtomCharges);
   /// "force_deviation" and "energy_deviation" (DeviationRecorder); "gamma", the first
   /// model's extrapolation grade (Extrapolation), where gamma_flag or the keyword asked for it.
   /// @return null for another name, or where it has not been computed on this step

@@ -146,6 +146,7 @@ struct Evaluation : RowSums {
   /// [ncenters] e, and V: the derivative of the energy by the charge at fixed positions, less its
   /// mean over the box. Null where FusedEngine::has_charges() is false.
   const double *charge = nullptr, *potential = nullptr;
+  double mean_charge = 0.0;     // e, of the box, which was taken off
   bool known_finite = false;    // energies of atoms and forces, which the engine has looked at
 };
 

@@ -19,11 +19,13 @@ import foreign_models
 from edge_models import LennardJones, MessagePassing
 from harness import forked, thorough
 from labelled_structures import trajectory
-from nep_files import HEADS, random_text
+from nep_files import CHARGED, HEADS, random_text
 from pwmlff import Calculator
+from pwmlff.commands.verify import verify as verify_model
 from pwmlff.convert import convert
 from pwmlff.evaluation import self_test
 from pwmlff.evaluation.verification import _barrier
+from pwmlff.launch import lmp
 from pwmlff.models.saving import MACE_ARRAYS, rewritten, save_model, with_record
 from pwmlff.report import Failure
 from pwmlff.train import train
@@ -131,6 +133,23 @@ def test_sound_models(tmp_path: Path, kind: str):
 def test_defects(tmp_path: Path, defect: str, row: str):
     path = save_model(Smooth(defect), tmp_path / "model.pt")
     assert failed(verify(path, code=1, check=row)) == {row}
+
+
+def test_charges(tmp_path: Path, monkeypatch):
+    """They add up to zero, and are the same on any ranks; those that are not fail."""
+    (tmp_path / "nep.txt").write_bytes(random_text(CHARGED["charge 1"]))
+    checks = verify(tmp_path / "nep.txt", check="charge-neutrality,rank-invariance")
+    assert {name: check["grade"] for name, check in checks.items()} == {
+        "charge-neutrality": "A", "rank-invariance": "A",
+    }  # fmt: skip
+    measure = lmp.evaluate
+
+    def moved(*arguments: Any) -> list[lmp.Measured]:
+        return [one._replace(charges=one.charges + 0.1) for one in measure(*arguments)]
+
+    monkeypatch.setattr(lmp, "evaluate", moved)
+    report = verify_model(tmp_path / "nep.txt", np="1", check="rank-invariance")
+    assert report.checks["rank-invariance"].grade == "F"
 
 
 def test_jump_of_a_potential_that_is_cut_off(tmp_path: Path):

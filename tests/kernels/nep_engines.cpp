@@ -147,6 +147,7 @@ void compare(const std::string &name, const Input &input, const Evaluation &foun
   compare(name + "centroid virials", found.centroid_virial, wanted.centroid_virial, 9 * nrows,
           10 * close);
   if (!wanted.charge) return;
+  compare(name + "mean charge", &found.mean_charge, &wanted.mean_charge, 1, close);
   compare(name + "charges", found.charge, wanted.charge, input.ncenters, close);
   compare(name + "potentials", found.potential, wanted.potential, input.ncenters, 100 * close);
   compare(name + "Born charges", found.born, wanted.born, 9 * nrows, 3 * close);

@@ -11,8 +11,8 @@ import pytest
 
 import harness
 from harness import ENGINES, ON_DEVICE, Lammps, Run
-from nep_files import HEADS, random_text
-from pwmlff.launch.lmp import read_dump
+from nep_files import CHARGED, HEADS, random_text
+from pwmlff.launch.lmp import CHARGES, read_dump
 from systems import SYSTEMS, crystal
 
 if not harness.OTHER_LMP:
@@ -47,6 +47,7 @@ class Case:
     style: str
     move: str = NVE + "run 40\n"
     stays: bool = True  # positions and forces are on the device of the models, where they have one
+    before: str = ""  # the box
 
 
 DP = "pair_style pwmlff 1.pt\npair_coeff * * O Hf\n"
@@ -81,6 +82,15 @@ CASES = {
         "pair_coeff * * lj/cut 0.01 1.5\n",
         stays=False,
     ),
+    **{
+        f"charges, {sums}": Case(
+            f"pair_style pwmlff b.txt kspace {sums}\npair_coeff * * O Hf\n"
+            "fix b all pair 1 pwmlff charge 1 born 1\n"
+            "compute d all reduce sumsq f_b[*]\nfix d all ave/time 10 1 10 c_d[*] file d.txt\n",
+            before=CHARGES,
+        )
+        for sums in ("ewald", "pppm")
+    },
     "list of LAMMPS": Case(DP.replace("1.pt", "1.pt neighbors lammps"), stays=False),
 }
 FILES = ("explr.error", "model_devi.out", "c.extxyz", "d.txt")
@@ -101,6 +111,7 @@ def folder(request, tmp_path: Path, monkeypatch) -> Lammps:
     for seed in (1, 2, 3):
         lammps.save(BINARY.model(seed=seed, isotropic=True), f"{seed}.pt")
     (lammps.folder / "a.txt").write_bytes(random_text(HEADS["nep5"], 0))
+    (lammps.folder / "b.txt").write_bytes(random_text(CHARGED["charge 1"], 0))
     lammps.data(crystal(2), [8, 72])
     return lammps
 
@@ -113,7 +124,8 @@ def results(
     for name in FILES:
         (folder.folder / name).unlink(missing_ok=True)
     text = (
-        f"units metal\natom_modify map yes\nread_data atoms.data\n{case.style}{MEASURE}{case.move}"
+        f"units metal\natom_modify map yes\n{case.before}read_data atoms.data\n"
+        f"{case.style}{MEASURE}{case.move}"
     )
     run = folder.run(text, ranks, KOKKOS.format(threads) if threads else "")
     atoms = read_dump(folder.folder / "atoms.dump")

@@ -26,7 +26,7 @@ compute sums all reduce sum c_even[*] c_centroid[*]
 thermo_style custom step pe etotal press vol c_press[*] c_sums[*]
 thermo_modify format float %.17g norm no
 """
-FIX = "fix born all pair 1 pwmlff charge 1 born 1\n"
+FIX = "fix born all pair 1 pwmlff charge 1 born 1 potential 1\n"
 CHARGE_DUMP = DUMP.replace("c_peatom", "c_peatom q f_born[*]")
 
 
@@ -76,6 +76,7 @@ def agrees(lammps: Lammps, run: Run, wanted: NepResult, atoms: Atoms, gate: floa
     for charges in (found.q, found["f_born[1]"]):
         assert abs(charges - wanted.charges).max() < gate
     born = np.stack([found[f"f_born[{k}]"] for k in range(2, 11)], axis=1).reshape(-1, 3, 3)
+    assert abs(found["f_born[11]"] - wanted.potentials).max() < 100 * gate
     turn = prism.rot_mat
     assert abs(born - turn.T @ wanted.born @ turn).max() < gate
     virial = virial_to_lammps(wanted.virial, prism)
@@ -412,6 +413,18 @@ def test_errors(lammps: Lammps, case: str):
     errors = [line for line in run.output.splitlines() if "ERROR" in line]
     assert len(errors) == 1, run.output
     assert text in errors[0]
+
+
+@pytest.mark.parametrize("factor", [1.0, 0.01])
+def test_charges_that_do_not_add_up(lammps: Lammps, factor: float):
+    """The mean that is taken off is told where it is large, once."""
+    model, atoms = parse_nep(text_of("charge 1")), structure()
+    model = Nep(**{**vars(model), "last_charge": factor * model.last_charge})
+    mean = evaluate_nep(model, atoms).mean_charge
+    read = setup(lammps, atoms, nep_text(model))
+    run = lammps.run(f"{read}{pair()}{MEASURE}run 0\nfix 1 all nve\nrun 3\n", 2)
+    told = re.findall(r"add up to (\S+) e for an atom", run.output)
+    assert [float(number) for number in told] == [pytest.approx(mean, rel=1e-2)] * (factor == 1)
 
 
 def test_heat_flux(lammps: Lammps):

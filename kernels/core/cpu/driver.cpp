@@ -98,6 +98,7 @@ void Driver::make_sums(const Input &input, int nworkers)
   potential.assign(input.ncenters, 0.0);
   plan.charge = charge.data();
   plan.potential = potential.data();
+  plan.mean_charge = &result.mean_charge;
 }
 
 void Driver::exchange(const Exchange &rows, const Input &input, int nworkers)

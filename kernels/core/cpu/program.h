@@ -29,6 +29,7 @@ struct BlockPlan {
   double *atom_energy;    // [ncenters] zero at first; each is written by the worker of its block
   double *grade;          // [ncenters] likewise, or null where not wanted
   double *charge, *potential;    // [ncenters] likewise, of a program with charges
+  double *mean_charge;           // of such a program, as Evaluation has it; written by one worker
 };
 
 /// What one worker adds to; all is zero at first.

@@ -67,9 +67,9 @@ PlainCoulomb::PlainCoulomb(const NepNetwork &network, const Input &input,
     if (input.exchange) input.exchange->sum(sums.data(), 2);
     return sums[0] / sums[1];
   };
-  const double mean = mean_of(charge);
+  mean_charge = mean_of(charge);
   for (std::size_t i = 0; i < charge.size(); ++i)
-    charge[i] = input.species[i] < 0 ? 0.0 : charge[i] - mean;
+    charge[i] = input.species[i] < 0 ? 0.0 : charge[i] - mean_charge;
   add_reciprocal(network, input);
   if (network.charge_mode == 1) add_real_space(network, input);
   for (std::size_t i = 0; i < charge.size(); ++i) energy[i] = 0.5 * charge[i] * potential[i];

@@ -12,7 +12,8 @@
 namespace pwmlff {
 
 struct PlainCoulomb {
-  std::vector<double> charge;       // [ncenters] less the mean of the box
+  double mean_charge = 0.0;         // of the box
+  std::vector<double> charge;       // [ncenters] less that
   std::vector<double> potential;    // [ncenters] less its mean
   std::vector<double> energy;       // [ncenters] of each atom
   std::vector<double> force;        // [ncenters, 3] at fixed charges

@@ -341,6 +341,7 @@ void PlainNep::evaluate_charges(const Input &input, double *virial)
     }
   }
   PlainCoulomb found(network_, input, charge);
+  result.mean_charge = found.mean_charge;
   charge = std::move(found.charge);
   potential = std::move(found.potential);
   for (int i = 0; i < input.ncenters; ++i) {

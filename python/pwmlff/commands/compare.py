@@ -358,6 +358,7 @@ def run_in_lmp(
     boxes: Sequence[Atoms],
     elements: Sequence[Sequence[int]],
     way: Way,
+    charges: bool = False,
 ) -> list[Result]:
     """Results of lmp for each structure, in LAMMPS's cell; the virial as six components.
 
@@ -374,7 +375,7 @@ def run_in_lmp(
             indices = [k for k, part in enumerate(elements) if tuple(part) == named]
             some, style = [boxes[k] for k in indices], way.style(model, named)
             measured = lmp.evaluate(
-                lmp_program, folder, some, named, style, units, starter, way.ranks, TIMEOUT
+                lmp_program, folder, some, named, style, units, starter, way.ranks, TIMEOUT, charges
             )
             results |= {k: Result(*part) for k, part in zip(indices, measured, strict=True)}
     return [results[k] for k in range(len(boxes))]

@@ -187,7 +187,7 @@ def _ranks(
     ranks: list[int],
     programs: Callable[[], tuple[program.Program, launcher.Mpirun]],
 ) -> Graded:
-    """lmp on these numbers of ranks against the calculator: energy, forces and virial."""
+    """lmp on these numbers of ranks against the calculator: energy, forces, virial, charges."""
     from ase.stress import voigt_6_to_full_3x3_stress
 
     from pwmlff.evaluation.structures import Result
@@ -205,18 +205,22 @@ def _ranks(
     box = enclosed(atoms)
     energy, forces = examined.evaluate(atoms)
     wanted = turned(Result(energy, energies, forces, -stress * atoms.get_volume()), box)
+    charged = examined.info.has_charges
+    charges = calculator.get_property("charges", atoms) if charged else None
     worst = 0.0
     for count in ranks:
         way = Way(count, "cpu", engine, None if engine == "torchscript" else precision)
         try:
             (result,) = run_in_lmp(
-                lmp, starter, model, examined.info.units, [box], [examined.elements], way
+                lmp, starter, model, examined.info.units, [box], [examined.elements], way, charged
             )
         except Failure as failure:
             return Graded("F", f"lmp on {count} ranks: {last_line(failure)}")
         error = examined.error((result.energy, result.forces), (wanted.energy, wanted.forces))
         scale = max(1.0, abs(wanted.virial).max())
         worst = max(worst, error, float(abs(result.virial - wanted.virial).max() / scale))
+        if result.charges is not None:
+            worst = max(worst, float(abs(result.charges - charges).max()))
     what = f"lmp on {', '.join(map(str, ranks))} ranks and the calculator differ by"
     return examined.graded(worst, what)
 

@@ -53,6 +53,7 @@ class NepResult:
     descriptors: Array  # [n, D] times q_scaler
     charges: Array | None = None  # [n] e
     born: Array | None = None  # [n, 3, 3] e, d(dipole moment)/dx
+    potentials: Array | None = None  # [n] V, derivatives by the charges less their mean
     mean_charge: float = 0.0  # e, that was taken off
 
 
@@ -292,9 +293,9 @@ def evaluate_nep(
     energy += model.shift[species]
     edge_slope = by_edges(slope)  # dE_i/dr_ij
     forces, virials = np.zeros((n, 3)), np.zeros((n, 3, 3))
-    charges, born, mean = None, None, 0.0
+    charges, born, potential, mean = None, None, None, 0.0
     if model.last_charge is not None:  # what one atom has
-        charges, born = np.zeros(n), np.zeros((n, 3, 3))
+        charges, born, potential = np.zeros(n), np.zeros((n, 3, 3)), np.zeros(n)
     if model.last_charge is not None and n > 1:
         raw, slope = _networks(model, model.last_charge, species, descriptors)
         mean = float(raw.mean())
@@ -305,7 +306,8 @@ def evaluate_nep(
         )
         energy += charges * potential / 2
         charge_slope = by_edges(slope)
-        edge_slope += (potential - potential.mean())[i, None] * charge_slope
+        potential -= potential.mean()
+        edge_slope += potential[i, None] * charge_slope
         born = np.einsum("i,ab->iab", charges, np.eye(3))
         dipole = vectors[:, :, None] * charge_slope[:, None, :] / 2
         np.add.at(born, i, dipole)
@@ -324,6 +326,5 @@ def evaluate_nep(
     np.add.at(virials, j, -vectors[:, :, None] * edge_slope[:, None, :])
     require_finite(energy, forces)
     total = virials.sum(axis=0)
-    return NepResult(
-        float(energy.sum()), energy, forces, total, virials, descriptors, charges, born, mean
-    )
+    of_charges = charges, born, potential, mean
+    return NepResult(float(energy.sum()), energy, forces, total, virials, descriptors, *of_charges)

@@ -261,6 +261,7 @@ class Measured(NamedTuple):
     atom_energy: np.ndarray  # [n]
     forces: np.ndarray  # [n, 3]
     virial: np.ndarray  # [6] in the order of VOIGT
+    charges: np.ndarray | None = None  # [n] where wanted
 
 
 def evaluate(
@@ -273,6 +274,7 @@ def evaluate(
     starter: mpirun.Mpirun | None = None,
     ranks: int = 1,
     timeout: float | None = None,
+    charges: bool = False,
 ) -> list[Measured]:
     """Evaluate structures by a pair style, in one run.
 
@@ -286,6 +288,7 @@ def evaluate(
         starter: of the ranks, or None for lmp alone.
         ranks: how many.
         timeout: seconds.
+        charges: whether atoms have them.
 
     Raises:
         Failure: lmp fails, or does not finish in time.
@@ -293,13 +296,21 @@ def evaluate(
     text = ""
     for k, atoms in enumerate(boxes):
         write_data(folder / f"{k}.data", atoms, elements)
-        text += f"clear\nbox tilt large\n{read_command(atoms, f'{k}.data', units)}{style}"
-        text += f"{MEASURE}run 0\n{DUMP.replace('atoms.dump', f'{k}.dump')}"
+        read = read_command(atoms, f"{k}.data", units, charges=charges)
+        dump = DUMP.replace("atoms.dump", f"{k}.dump")
+        dump = dump.replace("c_peatom", "c_peatom q") if charges else dump
+        text += f"clear\nbox tilt large\n{read}{style}{MEASURE}run 0\n{dump}"
     lmp_program.run(folder, text, starter, ranks, timeout=timeout)
     log = Thermo(folder / "log.lammps")
     dumps = [read_dump(folder / f"{k}.dump") for k in range(len(boxes))]
     return [
-        Measured(log.columns(k)["PotEng"][-1], dump.c_peatom, forces(dump), log.virial(units, k))
+        Measured(
+            log.columns(k)["PotEng"][-1],
+            dump.c_peatom,
+            forces(dump),
+            log.virial(units, k),
+            dump.q if charges else None,
+        )
         for k, dump in enumerate(dumps)
     ]
 

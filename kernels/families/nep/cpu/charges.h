@@ -216,6 +216,7 @@ template <class T> class ChargeWorker {
     natoms = shared.total()[1];
     nranks = shared.total()[2];
     const double mean = shared.total()[0] / natoms;
+    if (shared.workers[0] == this) *plan.mean_charge = mean;
     index.reserve(ncenters);
     for (int k = 0; k < ncenters; ++k) index[k] = centers[k].index;
     if (!shared.by_others)

@@ -46,7 +46,7 @@ void NepCharges::find(const Input &input, const GpuList &list, const int *on_dev
   double *const on_host = rows_on_host.get();
   charges.download(on_host, input.nrows);
   device->synchronize();
-  const double mean_charge = mean_of(input, on_host);
+  mean_charge = mean_of(input, on_host);
   for (const int i : order) on_host[i] -= mean_charge;
   const bool ghosts = ewald.real_space && input.exchange;
   if (ghosts) input.exchange->forward(on_host, 1);
@@ -67,6 +67,7 @@ void NepCharges::find(const Input &input, const GpuList &list, const int *on_dev
 
 void NepCharges::show(Evaluation &result) const
 {
+  result.mean_charge = mean_charge;
   result.charge = rows_on_host.get();
   result.potential = shown.data();
 }

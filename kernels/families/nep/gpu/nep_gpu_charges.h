@@ -50,8 +50,8 @@ class NepCharges {
   NepEwald ewald;
   const int nspecies;
   std::vector<int> order;
-  std::vector<double> shown;                        // [ncenters] potentials less their mean
-  double mean = 0.0, natoms = 0.0, nranks = 1.0;    // of all ranks
+  std::vector<double> shown;    // [ncenters] potentials less their mean
+  double mean_charge = 0.0, mean = 0.0, natoms = 0.0, nranks = 1.0;    // of all ranks
   std::int64_t reciprocal_rows = 0;
   DeviceConstants constants{device};
   const double *square_cutoff;    // [nspecies, nspecies]
