@@ -46,13 +46,14 @@ void AtomCharges::add(const Neighbors &neighbors, const pwmlff::Evaluation *resu
                       pwmlff::RowExchange &exchange)
 {
   step = update->ntimestep;
-  if (result && !has_told && std::abs(result->mean_charge) > MOST_MEAN && comm->me == 0)
+  if (result && !has_told && std::abs(result->mean_charge) > MOST_MEAN && comm->me == 0) {
     error->warning(
         FLERR,
         "Pair style pwmlff: the charges that a model gives add up to {:.3g} e for an atom, which "
         "is taken off all alike; it may not have learned such a composition",
         result->mean_charge);
-  has_told = true;
+    has_told = true;
+  }
   const int ncenters = result ? neighbors.ncenters() : 0;
   for (int row = 0; row < ncenters; ++row) {
     charge_[neighbors.atom()[row]] += weight * result->charge[row];

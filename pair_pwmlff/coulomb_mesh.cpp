@@ -215,7 +215,7 @@ void CoulombMesh::solve(const pwmlff::Input &input, const double *charge, double
   kspace->compute(energies, atom_virial ? 1 + 4 : 1);    // VIRIAL_PAIR, VIRIAL_ATOM
   // In eV; LAMMPS may have other units, and another constant in them.
   const double unit = pwmlff::COULOMB / force->qqrd2e;
-  const double self = 2.0 * pwmlff::COULOMB * screening / std::sqrt(std::numbers::pi);
+  const double self = 2.0 * pwmlff::COULOMB * screening * std::numbers::inv_sqrtpi;
   for (int row = 0; row < ncenters; ++row) {
     const int i = atom_of_row[row];
     const double q = atom->q[i];

@@ -8,6 +8,7 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <utility>
 
 using namespace LAMMPS_NS;
 
@@ -35,7 +36,10 @@ void HaloExchange::communicate(double *of_double, float *of_float, int width_,
   doubles = of_double;
   floats = of_float;
   width = width_;
+  // Rows are on the host, where KOKKOS is on a GPU and the atoms of the style are there, too.
+  const ExecutionSpace place = std::exchange(pair->execution_space, Host);
   work();
+  pair->execution_space = place;
   width = 0;
 }
 

@@ -82,6 +82,7 @@ class Atoms : public KokkosAtoms {
     lmp->atomKK->sync(Device, F_MASK);
   }
 
+  void charges_to_host() override { lmp->atomKK->sync(Host, Q_MASK); }
   void charges_changed() override { lmp->atomKK->modified(Host, Q_MASK); }
 
   void take_list(Pair *pair) override { lmp->neighbor->find_request(pair)->set_kokkos_device(1); }

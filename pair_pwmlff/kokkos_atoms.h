@@ -56,7 +56,8 @@ class KokkosAtoms {
   /// Bring forces back from there, which were changed.
   virtual void forces_from_host() = 0;
 
-  /// Charges on the host were changed.
+  /// Bring charges to the host, where they will be changed; and they were changed there.
+  virtual void charges_to_host() = 0;
   virtual void charges_changed() = 0;
 
   /// Tell LAMMPS what the pair style reads and changes of atoms.

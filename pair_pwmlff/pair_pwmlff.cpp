@@ -749,7 +749,10 @@ void PairPWMLFF::compute_there(int eflag, int vflag)
       charges->add(source->get(), result, 1.0 / (mean ? nmodels : 1), halo);
     if (deviation) recorder->store(model, neighbors, result, energy_unit);
   }
-  if (charges && charges->show(source->get()) && kokkos) kokkos->charges_changed();
+  if (charges) {
+    if (kokkos) kokkos->charges_to_host();
+    if (charges->show(source->get()) && kokkos) kokkos->charges_changed();
+  }
   if (wants_atom_energy) atom_energy_step = update->ntimestep;
   if (deviation) recorder->compare(this, neighbors);
   take_deviation(want_grade && asked);

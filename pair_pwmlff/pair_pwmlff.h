@@ -65,7 +65,7 @@ class PairPWMLFF : public Pair {
   void *extract(const char *name, int &dim) override;
 
   /// [nlocal] in LAMMPS's units: "energy" of each atom at the last evaluation, by what drives;
-  /// likewise "charge", "potential" and "born", the last [nlocal][9] (AtomCharges);
+  /// likewise, in e and V, "charge", "potential" and "born" [nlocal][9] (AtomCharges);
   /// "force_deviation" and "energy_deviation" (DeviationRecorder); "gamma", the first
   /// model's extrapolation grade (Extrapolation), where gamma_flag or the keyword asked for it.
   /// @return null for another name, or where it has not been computed on this step

@@ -22,6 +22,12 @@ PWMLFF_FORMULA constexpr int virial_component(int k)
   return place[k];
 }
 
+/// The matrix [9], row by row, of six components xx yy zz xy xz yz.
+PWMLFF_FORMULA void matrix_of(const double *six, double *matrix)
+{
+  for (int k = 0; k < 9; ++k) matrix[virial_component(k)] = six[k < 6 ? k : k - 3];
+}
+
 /// Add what is an atom's own, [9] row by row, to the virials of atoms.
 /// @param atom_virial, centroid_virial  as below
 PWMLFF_FORMULA void add_own_virial(std::int64_t i, const double *virial, double *atom_virial,

@@ -32,7 +32,8 @@ double uniform(double low, double high)
   return low + (high - low) * (generator() / 4294967296.0);
 }
 
-/// Rows behind the centers are images of the first of them. There are other ranks, without atoms.
+/// Rows behind the centers are images of the first of them. There is another rank, which has the
+/// same atoms.
 class Images : public RowExchange {
  public:
   explicit Images(const Input &input) : ncenters(input.ncenters), nrows(input.nrows) {}
@@ -45,7 +46,10 @@ class Images : public RowExchange {
   void forward(float *, int) override {}
   void reverse(double *, int) override {}
   void reverse(float *, int) override {}
-  void sum(double *, int) override {}
+  void sum(double *numbers, int n) override
+  {
+    for (int k = 0; k < n; ++k) numbers[k] *= 2.0;
+  }
   bool has_others() const override { return true; }
 
  private:
@@ -293,7 +297,9 @@ int main(int argc, char **argv)
     check.device("cpu", everything, CHUNK_BYTES);
     check.device("cpu", everything, 1);    // a center at a time
     check.device("cpu:lanes", 4, CHUNK_BYTES);
-    if (gpu) check.device("cuda:0", everything, CHUNK_BYTES);
+    if (!gpu) continue;
+    check.device("cuda:0", everything, CHUNK_BYTES);
+    check.device("cuda:0", 4, 1);
   }
   return failures > 0;
 }

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import logging
+import re
 from dataclasses import replace
 from pathlib import Path
 
@@ -12,11 +14,11 @@ from scipy.optimize import minimize
 
 from labelled_structures import frames_of, trajectory
 from nep_files import CHARGED, HEADS, random_structure, random_text
-from pwmlff.data import neighbors
+from pwmlff.data import extxyz, neighbors
 from pwmlff.evaluation import nep_reference
 from pwmlff.evaluation.nep_file import parse_nep, read_nep
 from pwmlff.report import Failure
-from pwmlff.train import comm, nep, train
+from pwmlff.train import comm, evaluate, nep, train
 from pwmlff.train.config import NepForm
 from pwmlff.train.nep import NepModel, initial
 from thread_ranks import on_ranks
@@ -72,8 +74,8 @@ def test_all_forms(head: str):
     if model.charge_mode:  # of two of them
         labels = [None, *(0.9 * found.born + 0.1 for found in results[1:])]
     frames, edges = data_of(structures, list(model.elements), model.cutoff, labels)
-    neutral, born = 5.0, np.full(3, weight)
-    trained = NepModel(model, frames, edges, "float64", neutral=neutral, born=born)
+    neutral = 5.0
+    trained = NepModel(model, frames, edges, "float64", neutral=neutral, born=weight)
     batch = np.arange(3)
     energies, forces, virials = trained.evaluate(batch)
     size = max(1.0, abs(forces).max())
@@ -108,7 +110,7 @@ def test_all_forms(head: str):
         scale = max(1.0, abs(gradient[part]).max()) + 1e-3 * size
         assert abs(gradient @ direction - difference) < 1e-6 * scale, name
 
-    single = NepModel(model, frames, edges, "float32", neutral=neutral, born=born)
+    single = NepModel(model, frames, edges, "float32", neutral=neutral, born=weight)
     single.evaluate(batch)
     assert abs(single.pullback(a, v, w) - gradient).max() < 1e-5 * abs(gradient).max()
 
@@ -291,7 +293,7 @@ def test_charges_for_a_file_without(tmp_path: Path):
 
 
 def test_born_charges_are_learned(tmp_path: Path):
-    """Labels tell the charges, their sign too, and the dielectric constant."""
+    """Labels tell the charges, and their sign."""
     structures = [random_structure(ELEMENTS_OF_CHARGES, seed=k) for k in range(8)]
     teacher = parse_nep(random_text(CHARGED["charge 2, five"]))
     teacher = replace(teacher, root_epsilon=1.5)
@@ -300,7 +302,7 @@ def test_born_charges_are_learned(tmp_path: Path):
     data = data_of(structures, ELEMENTS_OF_CHARGES, 5.0, labels)
     # Nothing else tells charges from the root apart.
     other = replace(teacher, last_charge=-0.5 * teacher.last_charge, root_epsilon=1.0)
-    trained = NepModel(other, *data, "float64", born=np.ones(8))
+    trained = NepModel(other, *data, "float64", born=1.0)
     learning = dict(
         zip(trained.names, trained.parts(np.arange(len(trained.parameters))), strict=True)
     )
@@ -328,6 +330,94 @@ def test_born_charges_are_learned(tmp_path: Path):
     root = learning["root_epsilon"]
     assert trained.free([])[root].all()
     assert not NepModel(other, *data).free([])[root].any()
+
+
+def test_signs_of_born_charges(tmp_path: Path):
+    """A training begins with those of the labels; a file has a positive root_epsilon."""
+    structures = [random_structure(ELEMENTS_OF_CHARGES, seed=k) for k in range(3)]
+    model = parse_nep(random_text(CHARGED["charge 2, five"]))
+    labels = [nep_reference.evaluate_nep(model, atoms).born for atoms in structures]
+    data = data_of(structures, ELEMENTS_OF_CHARGES, 5.0, labels)
+    other = replace(model, last_charge=-model.last_charge)
+    trained = NepModel(other, *data, born=1.0)
+    trained.take_signs()
+    learned = nep._with_parameters(other, trained.parameters)
+    assert np.array_equal(learned.last_charge, model.last_charge)
+    without = NepModel(other, *data, born=0.0)
+    without.take_signs()
+    assert np.array_equal(without.parameters, NepModel(other, *data).parameters)
+    trained.parameters[-1] *= -1.0
+    trained.save(tmp_path / "nep.txt", trained.parameters, None)
+    saved = read_nep(tmp_path / "nep.txt")
+    assert saved.root_epsilon == model.root_epsilon
+    assert np.array_equal(saved.last_charge, -model.last_charge)
+
+
+def test_weights_of_born_charges():
+    """Of groups and files, as of forces; their scale does not count."""
+    structures = [random_structure(ELEMENTS_OF_CHARGES, seed=k) for k in range(3)]
+    model = parse_nep(random_text(CHARGED["charge 2, five"]))
+    labels = [0.8 * nep_reference.evaluate_nep(model, atoms).born for atoms in structures]
+    frames, edges = data_of(structures, ELEMENTS_OF_CHARGES, 5.0, labels)
+
+    def gradient(own: list[float], of_frame: list[float]) -> np.ndarray:
+        weights = np.repeat(np.array(own)[:, None], 3, axis=1)
+        trained = NepModel(
+            model, replace(frames, weights=weights), edges, "float64",
+            born=2.0, of_frame=np.array(of_frame),
+        )  # fmt: skip
+        _, forces, virials = trained.evaluate(np.arange(3))
+        return trained.pullback(np.zeros(3), 0 * forces, 0 * virials)
+
+    usual = gradient([1, 1, 1], [1, 1, 1])
+    parts = [gradient([1, 1, 1], np.eye(3)[k]) for k in range(3)]
+    scale = abs(usual).max()
+    assert abs(sum(parts) / 3 - usual).max() < 1e-12 * scale
+    assert abs(gradient([1, 1, 1], [10, 10, 10]) - usual).max() < 1e-12 * scale
+    weighted = gradient([0, 1, 3], [1, 1, 1])
+    assert abs((parts[1] + 3 * parts[2]) / 4 - weighted).max() < 1e-12 * scale
+
+
+def test_training_with_labels_of_born_charges(tmp_path: Path, caplog):
+    """From columns of a file to the error that the end of a training, and a test, tell."""
+    caplog.set_level(logging.INFO)
+    frames, _ = charged_data(6)
+    model = parse_nep(random_text(CHARGED["charge 2, five"]))
+    structures = [frames.atoms(k) for k in range(6)]
+    for atoms in structures:
+        born = nep_reference.evaluate_nep(model, atoms).born
+        atoms.arrays["bec"] = born.reshape(-1, 9)
+    shown = []
+    for name, weight in (("with", 5.0), ("without", 0.0)):
+        settings = [*SMALL, "nep.charge=2", f"nep.born={weight}"]
+        (trained,) = train(
+            structures, ["O", "Hf"], tmp_path / name, model="nep", epochs=30, settings=settings
+        ).models
+        extxyz.write_whole(tmp_path / "all.xyz", structures)
+        shown.append(evaluate.test([Path(trained.file)], [str(tmp_path / "all.xyz")]).data())
+    one, other = (report["born_charges"]["rmse"] for report in shown)
+    assert one < 0.5 * other
+    told = [float(text) for text in re.findall(r"Born charges: RMSE (\S+) e", caplog.text)]
+    assert len(told) == 2 and told[0] < 0.5 * told[1]
+    assert read_nep(tmp_path / "without" / "best.txt").root_epsilon == 1.0
+
+
+@pytest.mark.parametrize("size", [2, 4])
+def test_labels_of_born_charges_on_ranks(size: int):
+    structures = [random_structure(ELEMENTS_OF_CHARGES, seed=k) for k in range(3)]
+    model = parse_nep(random_text(CHARGED["charge 1"]))
+    labels = [None, *(0.8 * nep_reference.evaluate_nep(model, a).born for a in structures[1:])]
+    data = data_of(structures, ELEMENTS_OF_CHARGES, 5.0, labels)
+
+    def gradient(ranks: comm.Communicator) -> np.ndarray:
+        trained = NepModel(model, *data, "float64", ranks=ranks, born=1.0)
+        energies, forces, virials = trained.evaluate(np.arange(3))
+        return trained.pullback(0 * energies, 0 * forces, 0 * virials)
+
+    expected = gradient(comm.Serial())
+    assert abs(expected).max() > 1e-3
+    for found in on_ranks(size, gradient):
+        assert np.array_equal(found, expected)
 
 
 def test_frames_with_a_charge():

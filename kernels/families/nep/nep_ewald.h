@@ -17,7 +17,7 @@ struct NepEwald {
       real_space(network.charge_mode == 1),
       alpha(network.screening()),
       cutoff(std::numbers::pi / alpha),
-      self(2.0 * COULOMB * alpha / 1.7724538509055160273),    // sqrt(pi)
+      self(2.0 * COULOMB * alpha * std::numbers::inv_sqrtpi),
       lattice(alpha, COULOMB, 2.0 * std::numbers::pi)
   {
   }

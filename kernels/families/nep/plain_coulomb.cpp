@@ -84,11 +84,10 @@ void PlainCoulomb::add_reciprocal(const NepNetwork &network, const Input &input)
     double all[6];
     std::vector<double> six(6 * charge.size());
     input.reciprocal->solve(input, charge.data(), potential.data(), force.data(), all, six.data());
-    for (std::size_t i = 0; i < charge.size(); ++i)
-      for (int c = 0; c < 9; ++c) {
-        if (c < 3) force[3 * i + c] *= charge[i];
-        virial[9 * i + virial_component(c)] = six[6 * i + (c < 6 ? c : c - 3)];
-      }
+    for (std::size_t i = 0; i < charge.size(); ++i) {
+      for (int c = 0; c < 3; ++c) force[3 * i + c] *= charge[i];
+      matrix_of(&six[6 * i], &virial[9 * i]);
+    }
     return;
   }
   const double alpha = network.screening();

@@ -34,10 +34,12 @@ GpuEwald::GpuEwald(std::shared_ptr<Device> device, ReciprocalLattice &lattice) :
 std::int64_t GpuEwald::virial_rows(const Input &input)
 {
   if (input.reciprocal) return 1;
-  if (lattice.set(input.cell)) {
+  is_current = !lattice.set(input.cell) && is_current;
+  if (!is_current) {
     groups.assign(&lattice.group(0), lattice.ngroups());
     device->run(lattice.ngroups(), EwaldPairs{groups.get(), pairs.reserve(lattice.npairs())});
     device->synchronize();    // the groups may be gone after this
+    is_current = true;
   }
   return tiles(lattice.npairs(), EwaldCoefficients::tile);
 }
@@ -87,9 +89,7 @@ void GpuEwald::sum(const Input &input, const Charged &atoms, double share, doubl
   partial.reserve(4 * static_cast<std::size_t>(natoms) * of_groups.nslabs);
   device->run(atom_tiles * of_groups.nslabs,
               EwaldPotentials{table, of_groups, groups.get(), coefficients.get(), partial.get()});
-  std::array<double, 9> axis;
-  std::copy_n(box.axis, 9, axis.begin());
-  find_fields(axis, of_groups.nslabs, atoms, natoms);
+  find_fields(box.axis, of_groups.nslabs, atoms, natoms);
   if (atoms.rows.atom_virial || atoms.rows.centroid_virial)
     device->run(natoms,
                 EwaldAtomVirials{box, table, npairs, pairs.get(), structure.get(), atoms.charge,
@@ -100,14 +100,10 @@ void GpuEwald::ask(const Input &input, const Charged &atoms, const double *charg
 {
   const std::size_t n = input.ncenters;
   const bool of_atom = atoms.rows.atom_virial || atoms.rows.centroid_virial;
-  found.reserve(4 * n + 6 + 6 * n);
-  double *const potential = found.get(), *const field = potential + n, *const six = field + 3 * n,
+  found.resize(4 * n + 6 + 6 * n);
+  double *const potential = found.data(), *const field = potential + n, *const six = field + 3 * n,
                 *const each = six + 6;
   input.reciprocal->solve(input, charge, potential, field, six, of_atom ? each : nullptr);
-  // Nine components in the order of kernels, as a symmetric matrix.
-  const auto nine = [](const double *from, double *to) {
-    for (int c = 0; c < 9; ++c) to[virial_component(c)] = from[c < 6 ? c : c - 3];
-  };
   const std::size_t width = of_atom ? 9 * n : 0;
   double *const numbers = on_host.reserve(4 * n + 9 + width);
   for (std::size_t k = 0; k < n; ++k) {
@@ -115,10 +111,11 @@ void GpuEwald::ask(const Input &input, const Charged &atoms, const double *charg
     for (int c = 0; c < 3; ++c) numbers[(c + 1) * n + k] = field[3 * k + c];
   }
   double *const whole = numbers + 4 * n;
-  nine(six, whole);
+  matrix_of(six, whole);
   device->upload(virial, whole, 9 * sizeof(double));
   partial.assign(numbers, 4 * n);
-  find_fields({1, 0, 0, 0, 1, 0, 0, 0, 1}, 1, atoms, static_cast<std::int64_t>(n));
+  constexpr double unit[9] = {1.0, 0.0, 0.0, 0.0, 1.0, 0.0, 0.0, 0.0, 1.0};
+  find_fields(unit, 1, atoms, static_cast<std::int64_t>(n));
   // LAMMPS's order, which is that of sums of rows.
   double *const own = whole + 9;
   const auto add = [&](double *to, int components) {
@@ -134,12 +131,12 @@ void GpuEwald::ask(const Input &input, const Charged &atoms, const double *charg
   add(atoms.rows.centroid_virial, 9);
 }
 
-void GpuEwald::find_fields(const std::array<double, 9> &axis, int nslabs, const Charged &atoms,
+void GpuEwald::find_fields(const double *axis, int nslabs, const Charged &atoms,
                            std::int64_t natoms)
 {
   EwaldFields fields{{},           natoms,          nslabs,          partial.get(),
                      atoms.charge, atoms.potential, atoms.rows.force};
-  std::copy(axis.begin(), axis.end(), fields.axis);
+  std::copy_n(axis, 9, fields.axis);
   device->run(natoms, fields);
 }
 

@@ -10,8 +10,8 @@
 #include "ewald_kernels.h"
 #include "reciprocal_lattice.h"
 
-#include <array>
 #include <memory>
+#include <vector>
 
 namespace pwmlff {
 
@@ -41,8 +41,7 @@ class GpuEwald {
  private:
   void sum(const Input &input, const Charged &atoms, double share, double *virial);
   void ask(const Input &input, const Charged &atoms, const double *charge, double *virial);
-  void find_fields(const std::array<double, 9> &axis, int nslabs, const Charged &atoms,
-                   std::int64_t natoms);
+  void find_fields(const double *axis, int nslabs, const Charged &atoms, std::int64_t natoms);
 
   std::shared_ptr<Device> device;
   ReciprocalLattice &lattice;
@@ -50,7 +49,9 @@ class GpuEwald {
   DeviceArray<EwaldPair> pairs{device};
   DeviceArray<double> by_atom{device}, by_power{device}, partial{device}, structure{device},
       coefficients{device}, of_atoms{device};
-  HostArray<double> on_host{device}, found{device};
+  HostArray<double> on_host{device};
+  std::vector<double> found;    // by a ReciprocalSolver
+  bool is_current = false;      // groups and pairs are those of the lattice
 };
 
 }    // namespace pwmlff

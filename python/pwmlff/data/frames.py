@@ -189,13 +189,16 @@ class Frames:
         """What the error of each frame of a batch counts in a loss; 0 without a label.
 
         Args:
-            quantity: of `labelled`.
+            quantity: of `labelled`, or "born" for Born charges, which have the weights of forces.
             batch: frames.
             of_frame: [nframes] weights of the frames, beside their own.
             weight: what the shares add up to, where a frame has the label.
         """
-        own = of_frame[batch] * self.weights[batch, list(QUANTITIES).index(quantity)]
-        share = np.where(self.labelled[quantity][batch], own, 0.0)
+        born = quantity == "born"
+        column = list(QUANTITIES).index("force" if born else quantity)
+        own = of_frame[batch] * self.weights[batch, column]
+        has_label = self.has_born if born else self.labelled[quantity]
+        share = np.where(has_label[batch], own, 0.0)
         total = share.sum()
         return share * (weight / total if total > 0.0 else 0.0)
 
@@ -247,15 +250,15 @@ class Frames:
         """Some of the frames, in the order given."""
         frames = np.asarray(frames, dtype=np.int64)
         rows = rows_of(self.first, frames)
-        per_atom = {"numbers", "positions", "forces", *["born"] * (len(self.born) > 0)}
+        per_atom = {"numbers", "positions", "forces"}
         values = {}
         for entry in fields(self):
             value = getattr(self, entry.name)
-            if entry.name in per_atom:
+            if entry.name in per_atom or (entry.name == "born" and len(value)):
                 value = value[rows]
             elif entry.name == "first":
                 value = np.r_[0, np.cumsum(self.natoms[frames])].astype(np.int64)
-            elif isinstance(value, np.ndarray) and entry.name != "born":
+            elif isinstance(value, np.ndarray) and entry.name != "born":  # of no frame
                 value = value[frames]
             values[entry.name] = value
         return Frames(**values)

@@ -29,7 +29,7 @@ NAMES = {
     "forces": ("forces", "force"),
     "virial": ("virial", "virials"),
     "stress": ("stress", "stresses"),
-    "born": ("born_effective_charges", "born_charges", "bec", "born"),
+    "born": ("born_effective_charges", "born_charges", "bec"),
     "total_charge": ("total_charge", "charge"),
     "group": ("group", "config_type"),
     "weight": ("config_weight", "weight"),
@@ -163,7 +163,7 @@ def labels_of(
             )
         result["virial"] = tensor
     born, total = value_of(arrays, "born", odd), value_of(info, "total_charge", odd)
-    if born is not None:
+    if born is not None and natoms:
         nine = np.reshape(born, (natoms, -1))  # a matrix of each atom, row by row
         result["born"] = _numbers(nine, (natoms, 9), "Born charges", where).reshape(-1, 3, 3)
         if not np.isfinite(result["born"]).all():

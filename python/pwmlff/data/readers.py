@@ -387,9 +387,11 @@ def _read_by_ase(path: Path, bare: str, kind: str) -> Iterator[Labelled]:
                 f"ase cannot read frame {index} of '{path}' as '{kind}': {_text(error)}{hint}"
             ) from error
         results = getattr(atoms.calc, "results", {})
+        name = "born_effective_charges"
+        born = {name: results[name]} if name in results else {}
         labels = labels_of(
             {**atoms.info, **_only(results, "energy", "free_energy", "stress")},
-            {**atoms.arrays, **_only(results, "forces", "born")},
+            {**atoms.arrays, **_only(results, "forces"), **born},
             np.asarray(atoms.cell),
             len(atoms),
             f"frame {index} of '{path}'",

@@ -19,7 +19,6 @@ from pwmlff import files, picture
 from pwmlff.data import neighbors, readers
 from pwmlff.data.frames import Frames
 from pwmlff.evaluation import model_file
-from pwmlff.evaluation.engine import choose
 from pwmlff.models.saving import add_record, add_self_test, copy_model
 from pwmlff.report import Failure, console, explain, last_line, typed
 from pwmlff.threads import torch_threads
@@ -48,6 +47,7 @@ __all__ = ["Options", "Stop", "train"]
 
 log = logging.getLogger(__name__)
 
+TOLD = 20  # frames whose Born charges are looked at in the end
 #: Set by torchrun: how often it has started this job again.
 RESTARTS = "TORCHELASTIC_RESTART_COUNT"
 #: What the end of a training does where there is time for it.
@@ -245,7 +245,7 @@ def _train_one(
     if logged is None:  # on all ranks but the first
         return TrainReport()
     _finish(trainer, paths)
-    _log_born(paths[0], valid.frames if valid else learner.frames)
+    _log_born(paths[0], valid.frames if valid else learner.frames, threads_of(config.run, ranks))
     if not logged.rows:
         raise Failure(
             f"found no row in the log of '{folder}': the training was stopped before its first "
@@ -270,15 +270,16 @@ def _train_one(
     return TrainReport([trained], units=config.model.units, folder=str(folder), baseline=baseline)
 
 
-def _log_born(path: Path, frames: Frames) -> None:
-    """Say how well a model with charges has learned labels of Born charges, where there are any."""
-    if not frames.has_born.any() or not path.exists():
+def _log_born(path: Path, frames: Frames, threads: int) -> None:
+    """Say how well some frames' Born charges are learned, where they have labels."""
+    try:
+        info = model_file.describe_unopened(path)
+        found = evaluate.born_errors(path, info, info.atom_type, frames, threads, most=TOLD)
+    except Failure as error:  # the model is there
+        log.warning("%s", explain(error)[0])
         return
-    engine = choose(path).engine
-    if engine.has_charges and (found := evaluate.born_errors(engine, frames)):
-        log.info(
-            "Born charges: RMSE %.3g e in %d frames", found.rmse, np.count_nonzero(frames.has_born)
-        )
+    if found:
+        log.info("Born charges: RMSE %.3g e", found.rmse)
 
 
 def _finish(trainer: Trainer, paths: Sequence[Path]) -> None:
@@ -318,7 +319,7 @@ def _grade(paths: Sequence[Path], learned: Frames, valid: Frames | None, threads
         if path not in other:
             files.write_whole(path, best.read_bytes())
     if valid is not None and (info := model_file.describe_unopened(best)).has_grade:
-        predicted, gamma, *_ = evaluate.predict_by(best, info, info.atom_type, valid, threads)
+        *_, predicted, gamma = evaluate.predict_by(best, info, info.atom_type, valid, threads)
         assert gamma is not None
         error = np.linalg.norm(predicted[1] - valid.forces, axis=1)
         uncertainty.keep(best.parent, [best], valid, gamma, error)

@@ -117,7 +117,7 @@ def _calibrate(config: Config, models: Sequence[Path]) -> None:
     frames = valid.frames
     threads = available()
     forces = [
-        evaluate.predict_by(path, info, elements, frames, threads)[0][1]
+        evaluate.predict_by(path, info, elements, frames, threads)[2][1]
         for path, info in zip(models, infos, strict=True)
     ]
     disagreement = uncertainty.disagreement(frames, forces)

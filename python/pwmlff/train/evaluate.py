@@ -330,14 +330,13 @@ def test(
     taken_off: dict[str, float] = {}
     for path, info, numbers in zip(models, every, numbers_of, strict=True):
         taking_part = numbers if elements else None
-        predicted, gamma, engine, reason, born = predict_by(
-            path, info, taking_part, frames, threads
-        )
+        engine, reason, predicted, gamma = predict_by(path, info, taking_part, frames, threads)
         if not predictions:  # the labels are the same for all
             taken_off = _offsets_of(info, frames, predicted[2], format)
             frames = Offsets(taken_off).taken_off(frames) if taken_off else frames
         grades.append(gamma)
-        tested.append(_tested(str(path), frames, predicted, units, engine, reason, born))
+        born = born_errors(path, info, taking_part, frames, threads)
+        tested.append(_tested(str(path), engine, reason, frames, predicted, units, born))
         predictions.append(predicted)
     judged, calibration, coverage, grade = tested[0], None, None, None
     if grades[0] is not None:
@@ -349,7 +348,7 @@ def test(
     if len(tested) > 1:
         energies, forces, virials = zip(*predictions, strict=True)
         predicted = (np.mean(energies, axis=0), np.mean(forces, axis=0), np.mean(virials, axis=0))
-        judged = _tested("mean", frames, predicted, units)
+        judged = _tested("mean", "", "", frames, predicted, units)
         calibration = uncertainty.calibrate_ensemble(frames, forces, units)
         if calibration and (stored := uncertainty.Bounds.stored(models)):
             coverage = stored.coverage(*uncertainty.disagreement(frames, forces))
@@ -440,43 +439,56 @@ def predict_by(
     elements: Sequence[int] | None,
     frames: Frames,
     threads: int,
-) -> tuple[Predictions, np.ndarray | None, str, str, Measure | None]:
+) -> tuple[str, str, Predictions, np.ndarray | None]:
     """Evaluate all frames by a file; elements as :func:`choose` takes them.
 
     Returns:
-        Predictions, gamma [natoms] if it has that, name of the engine, why it is not the fused one,
-        errors of Born charges, e, if it and the frames have them.
+        Name of the engine, why it is not the fused one, predictions, gamma [natoms] if it has that.
 
     Raises:
         Failure: as :func:`predict`.
     """
     if info.kind == "EDGE":
         predicted = _predict_edge(path, frames, threads)
-        return predicted, None, "torchscript", f"kind {info.kind}", None
+        return "torchscript", f"kind {info.kind}", predicted, None
     choice = choose(path, "auto", "exact", elements, threads, skin=0.0)
     gamma = np.empty(len(frames.numbers)) if choice.engine.has_grade else None
     predicted = predict(choice.engine, frames, f"testing {path.name}", gamma)
-    born = born_errors(choice.engine, frames) if choice.engine.has_charges else None
-    return predicted, gamma, choice.engine.name, choice.reason, born
+    return choice.engine.name, choice.reason, predicted, gamma
 
 
-def born_errors(engine: Engine, frames: Frames) -> Measure | None:
-    """Errors of Born charges, e, of an engine that has_charges; None where no frame has labels."""
+def born_errors(
+    path: Path,
+    info: model_file.ModelInfo,
+    elements: Sequence[int] | None,
+    frames: Frames,
+    threads: int,
+    most: int | None = None,
+) -> Measure | None:
+    """Errors of Born charges, e, in the first frames that have labels; the rest as `predict_by`.
+
+    Returns:
+        None for a model without charges, and where no frame has labels.
+    """
+    chosen = np.flatnonzero(frames.has_born)[:most].tolist()
+    if not info.has_charges or not chosen:
+        return None
+    engine = choose(path, "auto", "exact", elements, threads, skin=0.0).engine
     differences = []
-    for k in np.flatnonzero(frames.has_born).tolist():
+    for k in chosen:
         found = engine(frames.structure(k), born=True).born
         assert found is not None  # as was wanted
         differences.append(found - frames.born[frames.rows(k)])
-    return Measure.from_errors(np.concatenate(differences)) if differences else None
+    return Measure.from_errors(np.concatenate(differences))
 
 
 def _tested(
     model: str,
+    engine: str,
+    reason: str,
     frames: Frames,
     predicted: Predictions,
     units: str,
-    engine: str = "",
-    reason: str = "",
     born: Measure | None = None,
 ) -> Tested:
     found = errors.compute(frames, *predicted, units)

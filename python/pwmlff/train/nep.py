@@ -6,7 +6,8 @@
     model.save("nep.txt", model.parameters, None)
 
 Energies, forces and gradients are those of kernels/families/nep, without torch. What learns:
-the networks, the shifts and the coefficients c. q_scaler and ZBL stay.
+the networks, the shifts, the coefficients c and the charges; root_epsilon where there are labels of
+Born charges. q_scaler and ZBL stay.
 """
 
 from __future__ import annotations
@@ -225,18 +226,19 @@ class NepModel(Trainable):
         precision: of the steps, "float32" or "float64".
         version: of its files, 4 or 5.
         neutral: weight in the loss of the squared mean charge of a frame, before it is taken off.
-        born: [nframes] weights in the loss of the squared errors of Born charges of each frame.
+        born: weight in the loss of the squared errors of Born charges.
+        of_frame: [nframes] weights of the frames, beside their own; all alike when None.
         keep_signs: whether charges have signs that mean something, as those of a file.
         threads: of this rank, each of which takes some frames; they change no bit of a result.
         ranks: who takes part; this one alone when None.
 
     Raises:
-        Failure: the edges are for other elements, or end before the cutoff; or a frame is not
-            periodic in all directions, where there are charges.
+        Failure: the edges are for other elements, or end before the cutoff; or charges cannot take
+            a frame (:func:`require_boxes`).
     """
 
     suffix: ClassVar[str] = ".txt"
-    groups: ClassVar = {"embedding": "c_*", "fitting": "[wbls]*"}
+    groups: ClassVar = {"embedding": "c_*", "fitting": "[wblrs]*"}
 
     def __init__(
         self,
@@ -248,7 +250,8 @@ class NepModel(Trainable):
         ranks: comm.Communicator | None = None,
         version: int = 5,
         neutral: float = 0.0,
-        born: np.ndarray | None = None,
+        born: float = 0.0,
+        of_frame: np.ndarray | None = None,
         keep_signs: bool = False,
     ) -> None:
         if tuple(edges.elements) != model.elements or edges.cutoff < model.cutoff:
@@ -259,10 +262,11 @@ class NepModel(Trainable):
         self.model, self.frames, self.edges = model, frames, edges
         if model.charge_mode:
             require_boxes(frames)
-        weights = np.zeros(len(frames)) if born is None or not model.charge_mode else born
-        self.born = np.where(frames.has_born, weights, 0.0)
+        labelled = model.charge_mode and frames.has_born.any()
+        self.born = born if labelled else 0.0
+        self.of_frame = np.ones(len(frames)) if of_frame is None else of_frame
         self.precision, self.version, self.threads = precision, version, threads
-        self.neutral, self.keep_signs = neutral, keep_signs or bool(self.born.any())
+        self.neutral, self.keep_signs = neutral, keep_signs or self.born > 0.0
         self.ranks = ranks or comm.Serial()
         self.names, self.shapes, arrays = _named(model)
         self.parameters = np.concatenate([array.ravel() for array in arrays])
@@ -287,16 +291,19 @@ class NepModel(Trainable):
         """Predictions for this rank's part of a batch, whose frames the threads share."""
         self._nbatch = len(batch)
         self._batch = np.asarray(batch)[comm.owned(self.ranks, self._nbatch)]
+        shares = np.zeros(len(self.frames))
+        if self.born > 0.0:
+            shares[batch] = self.frames.shares("born", batch, self.of_frame, self.born)
         results = self._evaluated(
-            self._steps, self.parameters, self.frames, self.edges, self._batch, self.born > 0
+            self._steps, self.parameters, self.frames, self.edges, self._batch, shares > 0.0
         )
-        labelled = np.count_nonzero(self.born[batch])
         self._born = []
         for k, (*_, born) in zip(self._batch, results, strict=True):
+            slope = None
             if born is not None:
                 error = born - self.frames.born[self.frames.rows(k)]
-                born = 2 * self.born[k] / labelled / error.size * error  # noqa: PLW2901
-            self._born.append(born)
+                slope = 2.0 * shares[k] / error.size * error
+            self._born.append(slope)
         return _predictions(results)
 
     def pullback(self, a: np.ndarray, v: np.ndarray, w: np.ndarray | None = None) -> np.ndarray:
@@ -369,13 +376,19 @@ class NepModel(Trainable):
             write_companion(path, card)
 
     def _with_signs(self, model: Nep) -> Nep:
-        """The same with electronegative atoms negative.
+        """The same with electronegative atoms negative, or with the signs that labels have.
 
-        Energies, forces and virials are the same for charges of the other sign, all at once.
+        Energies, forces and virials are the same for charges of the other sign, all at once, and
+        Born charges with the other sign of root_epsilon, which is a positive number.
         """
-        frames, edges = self.frames, self.edges
+        frames, edges, charge = self.frames, self.edges, model.last_charge
+        if charge is None:
+            return model
+        if model.root_epsilon < 0.0:
+            charge = -charge
+            model = replace(model, last_charge=charge, root_epsilon=-model.root_epsilon)
         mixed = [k for k in range(len(frames)) if len({*frames.numbers[frames.rows(k)]}) > 1]
-        if model.last_charge is None or self.keep_signs or not mixed:
+        if self.keep_signs or not mixed:
             return model
         kernels = _compiled(model, False, np.ones(edges.ntypes))
         sign = 0.0
@@ -383,12 +396,27 @@ class NepModel(Trainable):
             charges = kernels.charges(_frame(frames, edges, k))
             pull = np.array([_ELECTRONEGATIVITY[z] for z in frames.numbers[frames.rows(k)]])
             sign -= charges @ (pull - pull.mean())
-        return replace(model, last_charge=-model.last_charge) if sign < 0 else model
+        return replace(model, last_charge=-charge) if sign < 0 else model
+
+    def take_signs(self) -> None:
+        """Give charges the signs of labels of Born charges, before a training."""
+        labelled = np.flatnonzero(self.frames.has_born)[:_SIGNED]
+        if not self.born or not len(labelled):
+            return
+        kernels = _compiled(self.model, False, np.ones(self.edges.ntypes))
+        agreement = 0.0
+        for k in labelled:
+            *_, born = kernels.evaluate(_frame(self.frames, self.edges, k), born=True)
+            agreement += float((born * self.frames.born[self.frames.rows(k)]).sum())
+        if agreement < 0.0:
+            for name, part in zip(self.names, self.parts(self.parameters), strict=True):
+                if name.startswith("last_charge."):
+                    part[:] = -part
 
     def free(self, freeze: Sequence[str]) -> np.ndarray:
         """As of any model; nothing but labels of Born charges tells the dielectric constant."""
         free = super().free(freeze)
-        if self.model.charge_mode and not self.born.any():
+        if self.model.charge_mode and not self.born:
             self.parts(free)[self.names.index("root_epsilon")][:] = False
         return free
 

@@ -337,10 +337,12 @@ def _neuroevolution(
             *place,
             shape.version,
             shape.neutral,
-            shape.born * frame_weights(frames, config),
+            shape.born,
+            frame_weights(frames, config),
             keep_signs,
         ),
     )
+    comm.agreed(ranks, trained.take_signs)
     if settings.finetune:
         comm.agreed(ranks, trained.take_energies)
     return config, trained, valid, constants

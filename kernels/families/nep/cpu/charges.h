@@ -261,10 +261,6 @@ template <class T> class ChargeWorker {
   void take_potentials(const BlockPlan &plan, PartialSums &sums)
   {
     potentials = 0.0;
-    const auto matrix = [](const double *six, double *to) {
-      for (int c = 0; c < 6; ++c) to[virial_component(c)] = six[c];
-      for (int c = 6; c < 9; ++c) to[virial_component(c)] = six[c - 3];
-    };
     double virial[9];
     for (int k = 0; k < ncenters; ++k) {
       const std::ptrdiff_t i = centers[k].index;
@@ -272,11 +268,11 @@ template <class T> class ChargeWorker {
         sums.force[3 * i + c] += centers[k].charge * shared.field[3 * i + c];
       take_potential(plan, centers[k], shared.potential[i]);
       if (!shared.has_atom_virial) continue;
-      matrix(&shared.atom_virial[6 * i], virial);
+      matrix_of(&shared.atom_virial[6 * i], virial);
       add_own_virial(i, virial, sums.atom_virial, sums.centroid_virial);
     }
     if (shared.workers[0] != this) return;
-    matrix(shared.virial, virial);
+    matrix_of(shared.virial, virial);
     for (int c = 0; c < 9; ++c) sums.virial[c] += virial[c];
   }
 

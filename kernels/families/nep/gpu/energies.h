@@ -26,7 +26,8 @@ template <class T, NepWay way = NepWay::all> struct NepEnergies {
   static constexpr bool is_back = way != NepWay::forth;
   static constexpr const char *name = way == NepWay::all     ? "NepEnergies"
                                       : way == NepWay::forth ? "NepCharges"
-                                                             : "NepSlopes";
+                                      : way == NepWay::back  ? "NepSlopes"
+                                                             : "NepChargeSlopes";
   NepGpuModel<T> model;
   GpuList list;
   NepGpuChunk<T> chunk;

@@ -5,7 +5,6 @@
 #include "charges.h"
 
 #include <algorithm>
-#include <array>
 #include <cstddef>
 
 namespace pwmlff {
@@ -29,38 +28,39 @@ std::int64_t NepCharges::begin(const Input &input)
   return reciprocal_rows + (ewald.real_space ? static_cast<std::int64_t>(order.size()) : 0);
 }
 
-/// Over all atoms that take part; how many they are is found, too.
-double NepCharges::mean_of(const Input &input, const double *values)
-{
-  std::array<double, 3> sums = {0.0, static_cast<double>(order.size()), 1.0};
-  for (const int i : order) sums[0] += values[i];
-  if (input.exchange) input.exchange->sum(sums.data(), 3);
-  natoms = sums[1];
-  nranks = sums[2];
-  return natoms > 0.0 ? sums[0] / natoms : 0.0;
-}
-
+// Ranks on CPUs make the same calls in the same order (../cpu/charges.h).
 void NepCharges::find(const Input &input, const GpuList &list, const int *on_device,
                       const RowSums &rows, double *virial)
 {
+  const auto sum = [&](double *numbers, int n) {
+    if (input.exchange) input.exchange->sum(numbers, n);
+  };
   double *const on_host = rows_on_host.get();
   charges.download(on_host, input.nrows);
   device->synchronize();
-  mean_charge = mean_of(input, on_host);
+  double sums[3] = {0.0, static_cast<double>(order.size()), 1.0};    // charges, atoms, ranks
+  for (const int i : order) sums[0] += on_host[i];
+  sum(sums, 3);
+  const double natoms = sums[1];
+  mean_charge = natoms > 0.0 ? sums[0] / natoms : 0.0;
   for (const int i : order) on_host[i] -= mean_charge;
-  const bool ghosts = ewald.real_space && input.exchange;
-  if (ghosts) input.exchange->forward(on_host, 1);
-  charges.assign(on_host, ghosts ? input.nrows : input.ncenters);
-
-  reciprocal.solve(input, {list.x, charges.get(), potentials.get(), rows}, 1.0 / nranks, on_host,
+  charges.assign(on_host, input.ncenters);
+  reciprocal.solve(input, {list.x, charges.get(), potentials.get(), rows}, 1.0 / sums[2], on_host,
                    virial);
+  if (ewald.real_space && input.exchange) {
+    input.exchange->forward(on_host, 1);
+    charges.assign(on_host, input.nrows);
+  }
   if (ewald.real_space)
     device->run(static_cast<std::int64_t>(order.size()),
                 NepRealSpace{list, nspecies, on_device, square_cutoff, ewald.alpha, ewald.self,
                              charges.get(), potentials.get(), virial + 9 * reciprocal_rows, rows});
   potentials.download(potentials_on_host.get(), input.ncenters);
   device->synchronize();
-  mean = mean_of(input, potentials_on_host.get());
+  double total = 0.0;
+  for (const int i : order) total += potentials_on_host.get()[i];
+  sum(&total, 1);
+  mean = natoms > 0.0 ? total / natoms : 0.0;
   shown.assign(input.ncenters, 0.0);
   for (const int i : order) shown[i] = potentials_on_host.get()[i] - mean;
 }

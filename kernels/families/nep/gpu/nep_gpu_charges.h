@@ -44,14 +44,12 @@ class NepCharges {
   const double root_epsilon;
 
  private:
-  double mean_of(const Input &input, const double *values);
-
   const std::shared_ptr<Device> device;
   NepEwald ewald;
   const int nspecies;
   std::vector<int> order;
-  std::vector<double> shown;    // [ncenters] potentials less their mean
-  double mean_charge = 0.0, mean = 0.0, natoms = 0.0, nranks = 1.0;    // of all ranks
+  std::vector<double> shown;               // [ncenters] potentials less their mean
+  double mean_charge = 0.0, mean = 0.0;    // of the box
   std::int64_t reciprocal_rows = 0;
   DeviceConstants constants{device};
   const double *square_cutoff;    // [nspecies, nspecies]

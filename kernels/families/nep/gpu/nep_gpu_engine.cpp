@@ -43,7 +43,8 @@ template <class T> class NepGpuEngine : public FusedEngine {
     model.nhidden = network.nhidden0 + network.nhidden1;
     model.temperature = network.temperature;
     if (network.charge_mode > 0) charges = std::make_unique<NepCharges>(device_, network);
-    has_charges_ = exchange_width_ = charges != nullptr;
+    has_charges_ = charges != nullptr;
+    exchange_width_ = has_charges_;
     keep_sphere();
     keep_pairs(network);
     keep_invariants(network);
