@@ -35,6 +35,13 @@ std::array<double, 9> in_order_of_lammps(const double *matrix)
   return result;
 }
 
+SumsDiffer::SumsDiffer() :
+    std::runtime_error(
+        "sums over reciprocal vectors, which are added up over all ranks, differ between ranks: "
+        "messages of MPI were damaged, or ranks have other files or boxes")
+{
+}
+
 void require_box(const Input &input)
 {
   if (!input.cell && !input.reciprocal)

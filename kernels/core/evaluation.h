@@ -16,6 +16,7 @@
 #pragma once
 
 #include "export.h"
+#include "host_device.h"
 
 #include <array>
 #include <cstddef>
@@ -157,6 +158,20 @@ PWMLFF_KERNELS_API std::array<double, 9> in_order_of_lammps(const double *matrix
 ///         which nobody knows the charges
 PWMLFF_KERNELS_API void require_box(const Input &input);
 
+/// Whether ranks have the same numbers after they were added up over all of them.
+/// @param mine   the sum of their sizes
+/// @param total  that of all ranks
+PWMLFF_FORMULA bool are_same_sums(double mine, double total, double nranks)
+{
+  const double difference = total - nranks * mine, least = 1e-9 * total;
+  return !(difference > least || difference < -least);
+}
+
+/// What is thrown on each of them where they have not.
+struct PWMLFF_KERNELS_API SumsDiffer : std::runtime_error {
+  SumsDiffer();
+};
+
 /// This project's own code for a model, on the CPU or on a device.
 class PWMLFF_KERNELS_API FusedEngine {
  public:
@@ -165,8 +180,9 @@ class PWMLFF_KERNELS_API FusedEngine {
   FusedEngine &operator=(const FusedEngine &) = delete;
 
   /// Keeps its scratch between calls: not to be called from two threads at once.
-  /// @throws TooManyNeighbors, std::invalid_argument for a center of a species that takes no part
-  ///         and for neighbors on another device, std::runtime_error where the device fails
+  /// @throws TooManyNeighbors, SumsDiffer, std::invalid_argument for a center of a species that
+  ///         takes no part and for neighbors on another device, std::runtime_error where the device
+  ///         fails
   virtual const Evaluation &evaluate(const Input &input) = 0;
 
   /// Where Input::on_device has to be; null for an engine that takes the list of the host.

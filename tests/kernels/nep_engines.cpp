@@ -52,8 +52,19 @@ class Images : public RowExchange {
   }
   bool has_others() const override { return true; }
 
- private:
+ protected:
   const int ncenters, nrows;
+};
+
+/// Of the other rank, the sizes of sums are others.
+class DifferentImages : public Images {
+ public:
+  using Images::Images;
+  void sum(double *numbers, int n) override
+  {
+    Images::sum(numbers, n);
+    if (n == 2) numbers[1] *= 1.001;
+  }
 };
 
 /// Atoms in a box and one far from all others; the last are no centers. Each is a candidate of each
@@ -229,6 +240,33 @@ class Check {
     }
   }
 
+  /// Sums that ranks have not in common are told.
+  void differing_sums(const std::string &which)
+  {
+    if (!charged) return;
+    Input input = clusters.back().input;
+    DifferentImages images(input);
+    input.exchange = &images;
+    const auto device = which.empty() ? nullptr : Device::make(which);
+    const auto engine = make_nep_engine(plain.network(), {Precision::exact, present, device});
+    GpuNeighbors neighbors(device ? device : Device::make("cpu"));
+    if (device) {
+      neighbors.assign(input.ncenters, input.nrows, static_cast<int>(present.size()), input.species,
+                       input.first, input.candidate);
+      neighbors.update(input.nrows, input.x);
+      input.on_device = &neighbors;
+    }
+    try {
+      engine->evaluate(input);
+      std::cout << name << ": sums that differ were not told\n";
+      ++failures;
+    } catch (const SumsDiffer &) {
+    }
+    Images same(input);
+    input.exchange = &same;
+    engine->evaluate(input);
+  }
+
  private:
   double gate(bool single) const
   {
@@ -297,6 +335,8 @@ int main(int argc, char **argv)
     check.device("cpu", everything, CHUNK_BYTES);
     check.device("cpu", everything, 1);    // a center at a time
     check.device("cpu:lanes", 4, CHUNK_BYTES);
+    check.differing_sums("");
+    check.differing_sums("cpu");
     if (!gpu) continue;
     check.device("cuda:0", everything, CHUNK_BYTES);
     check.device("cuda:0", 4, 1);

@@ -427,6 +427,17 @@ def test_charges_that_do_not_add_up(lammps: Lammps, factor: float):
     assert [float(number) for number in told] == [pytest.approx(mean, rel=1e-2)] * (factor == 1)
 
 
+def test_charges_that_are_no_numbers(lammps: Lammps):
+    model = parse_nep(text_of("charge 1"))
+    text = nep_text(Nep(**{**vars(model), "last_charge": 1e200 * model.last_charge}))
+    run = lammps(f"{setup(lammps, structure(), text)}{pair()}run 0\n", 2)
+    assert run.returncode != 0
+    assert "no numbers on a test cluster" in run.output
+    run = lammps(f"{setup(lammps, structure(), text)}{pair().replace('fused', 'auto')}run 0\n", 2)
+    assert run.returncode != 0
+    assert "model 'a.txt' gives a non-finite energy or force for atom" in run.output
+
+
 def test_heat_flux(lammps: Lammps):
     read = setup(lammps, structure(), text_of("charge 1"))
     run = lammps.run(

@@ -99,6 +99,7 @@ void Driver::make_sums(const Input &input, int nworkers)
   plan.charge = charge.data();
   plan.potential = potential.data();
   plan.mean_charge = &result.mean_charge;
+  plan.sums_differ = &sums_differ;
 }
 
 void Driver::exchange(const Exchange &rows, const Input &input, int nworkers)
@@ -160,6 +161,7 @@ const Evaluation &Driver::evaluate(const Input &input)
   }
   for (const PartialSums &sums : partial_sums)
     if (sums.excess.count > 0) throw TooManyNeighbors(sums.excess);
+  if (std::exchange(sums_differ, false)) throw SumsDiffer();
   add_sums();
   return result;
 }

@@ -24,7 +24,7 @@ class PWMLFF_KERNELS_API Driver {
   const Program &program() const { return *program_; }
 
   /// Keeps its scratch between calls: not to be called from two threads at once.
-  /// @throws TooManyNeighbors, std::invalid_argument for a center that takes no part
+  /// @throws TooManyNeighbors, SumsDiffer, std::invalid_argument for a center that takes no part
   const Evaluation &evaluate(const Input &input);
 
  private:
@@ -47,6 +47,7 @@ class PWMLFF_KERNELS_API Driver {
   std::vector<PartialSums> partial_sums;        // one per worker
   std::vector<std::vector<double>> row_sums;    // of each worker; the first one's are the result
   std::vector<double> atom_energy, grade, charge, potential;
+  bool sums_differ = false;
   Evaluation result;
 };
 

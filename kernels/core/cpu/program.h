@@ -29,7 +29,10 @@ struct BlockPlan {
   double *atom_energy;    // [ncenters] zero at first; each is written by the worker of its block
   double *grade;          // [ncenters] likewise, or null where not wanted
   double *charge, *potential;    // [ncenters] likewise, of a program with charges
-  double *mean_charge;           // of such a program, as Evaluation has it; written by one worker
+  // Of such a program, written by one worker: as Evaluation has it, and that are_same_sums() is not
+  // the case.
+  double *mean_charge;
+  bool *sums_differ;
 };
 
 /// What one worker adds to; all is zero at first.

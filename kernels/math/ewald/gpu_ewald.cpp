@@ -5,6 +5,7 @@
 #include "../../core/gpu/add_scaled.h"
 
 #include <algorithm>
+#include <cmath>
 #include <cstddef>
 #include <utility>
 
@@ -47,6 +48,7 @@ std::int64_t GpuEwald::virial_rows(const Input &input)
 void GpuEwald::solve(const Input &input, const Charged &atoms, double share, const double *charge,
                      double *virial)
 {
+  size = 0.0;
   if (input.reciprocal) ask(input, atoms, charge, virial);
   else sum(input, atoms, share, virial);
 }
@@ -56,7 +58,7 @@ void GpuEwald::sum(const Input &input, const Charged &atoms, double share, doubl
   const std::int64_t natoms = input.ncenters;
   const ReciprocalBox &box = lattice.box();
   const int *const range = lattice.ranges(), npairs = lattice.npairs();
-  const std::size_t size = lattice.size();
+  const std::size_t n = lattice.size();
   const int length = range[0] + range[1] + range[2] + 3;
   const EwaldTable table{natoms,
                          {0, range[0] + 1, range[0] + range[1] + 2},
@@ -67,20 +69,20 @@ void GpuEwald::sum(const Input &input, const Charged &atoms, double share, doubl
 
   const std::int64_t pair_tiles = tiles(npairs, EwaldStructure::tile);
   const Slabs of_atoms = slabs_of(natoms, pair_tiles);
-  partial.reserve(size * of_atoms.nslabs);
-  structure.reserve(size);
+  partial.reserve(n * of_atoms.nslabs);
+  structure.reserve(n);
   device->run(pair_tiles * of_atoms.nslabs,
               EwaldStructure{table, npairs, pairs.get(), atoms.charge, of_atoms, partial.get()});
-  device->run(
-      static_cast<std::int64_t>(size),
-      AddSlabs{static_cast<std::int64_t>(size), of_atoms.nslabs, partial.get(), structure.get()});
+  device->run(static_cast<std::int64_t>(n), AddSlabs{static_cast<std::int64_t>(n), of_atoms.nslabs,
+                                                     partial.get(), structure.get()});
   if (input.exchange && input.exchange->has_others()) {
-    structure.download(on_host.reserve(size), size);
+    structure.download(on_host.reserve(n), n);
     device->synchronize();
-    input.exchange->sum(on_host.get(), static_cast<int>(size));
-    structure.assign(on_host.get(), size);
+    input.exchange->sum(on_host.get(), static_cast<int>(n));
+    structure.assign(on_host.get(), n);
+    for (std::size_t k = 0; k < n; ++k) size += std::abs(on_host.get()[k]);
   }
-  coefficients.reserve(2 * size);
+  coefficients.reserve(2 * n);
   device->run(pair_tiles, EwaldCoefficients{box, npairs, pairs.get(), structure.get(), share,
                                             coefficients.get(), virial});
 

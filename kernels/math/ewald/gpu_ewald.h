@@ -31,6 +31,9 @@ class GpuEwald {
   /// Rows of virials that solve() fills, for this box.
   std::int64_t virial_rows(const Input &input);
 
+  /// The sum of the sizes of structure factors that were added up over ranks; else 0.
+  double size_of_sums() const { return size; }
+
   /// Collective.
   /// @param share   of the virial of all that this rank takes
   /// @param charge  [natoms] the same on the host, which a ReciprocalSolver takes
@@ -51,7 +54,8 @@ class GpuEwald {
       coefficients{device}, of_atoms{device};
   HostArray<double> on_host{device};
   std::vector<double> found;    // by a ReciprocalSolver
-  bool is_current = false;      // groups and pairs are those of the lattice
+  double size = 0.0;
+  bool is_current = false;    // groups and pairs are those of the lattice
 };
 
 }    // namespace pwmlff

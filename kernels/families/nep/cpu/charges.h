@@ -78,8 +78,8 @@ template <class T> class Charges {
         rows[0] = row_charge.get();
         return {Exchange::Kind::forward, false, 1, rows.get()};
       case ChargeStep::forces:
-        all([](ChargeWorker<T> &worker) { return &worker.potentials; });
-        return {Exchange::Kind::sum, false, 1, rows.get()};
+        all([](ChargeWorker<T> &worker) { return worker.potentials; });
+        return {Exchange::Kind::sum, false, 2, rows.get()};
       default:
         return {};
     }
@@ -202,7 +202,7 @@ template <class T> class ChargeWorker {
 
   double counts[3];            // sum of charges, centers, ranks
   Buffer<double> structure;    // [lattice.size()]
-  double potentials = 0.0;     // their sum
+  double potentials[2];        // their sum, and of one worker the sizes of total structures
 
  private:
   struct Center {
@@ -241,7 +241,11 @@ template <class T> class ChargeWorker {
     if (shared.by_others) return take_potentials(plan, sums);
     const double *const total = shared.total();
     reciprocal.find_potentials(total);
-    potentials = 0.0;
+    potentials[0] = potentials[1] = 0.0;
+    if (shared.workers[0] == this)
+      for (std::size_t k = 0; k < shared.ewald.lattice.size(); ++k)
+        potentials[1] += total[k] < 0.0 ? -total[k] : total[k];
+    size = potentials[1];
     for (int k = 0; k < ncenters; ++k) {
       const std::ptrdiff_t i = centers[k].index;
       double field[3];
@@ -260,7 +264,7 @@ template <class T> class ChargeWorker {
   /// What a ReciprocalSolver has found.
   void take_potentials(const BlockPlan &plan, PartialSums &sums)
   {
-    potentials = 0.0;
+    potentials[0] = potentials[1] = size = 0.0;
     double virial[9];
     for (int k = 0; k < ncenters; ++k) {
       const std::ptrdiff_t i = centers[k].index;
@@ -280,7 +284,7 @@ template <class T> class ChargeWorker {
   {
     plan.potential[center.index] += phi;
     plan.atom_energy[center.index] += 0.5 * center.charge * phi;
-    potentials += phi;
+    potentials[0] += phi;
   }
 
   /// Each pair is seen from both ends: forces are whole, energies and virials half of it.
@@ -330,6 +334,8 @@ template <class T> class ChargeWorker {
   void add_forces(const BlockPlan &plan, PartialSums &sums)
   {
     const double mean = shared.total()[0] / natoms;
+    if (shared.workers[0] == this && !are_same_sums(size, shared.total()[1], nranks))
+      *plan.sums_differ = true;
     for (int k = 0; k < ncenters; ++k) {
       const Center &center = centers[k];
       const std::ptrdiff_t i = center.index;
@@ -364,6 +370,7 @@ template <class T> class ChargeWorker {
   Charges<T> &shared;
   int ncenters = 0, nkept = 0;          // vectors
   double natoms = 0.0, nranks = 1.0;    // of all
+  double size = 0.0;                    // potentials[1] of this rank
   Buffer<Center> centers;
   Vec<T> totals[12];    // of the center that is open
   Buffer<int> row;      // [nkept, width] of the neighbor; the center itself where there is none

@@ -57,10 +57,11 @@ void NepCharges::find(const Input &input, const GpuList &list, const int *on_dev
                              charges.get(), potentials.get(), virial + 9 * reciprocal_rows, rows});
   potentials.download(potentials_on_host.get(), input.ncenters);
   device->synchronize();
-  double total = 0.0;
-  for (const int i : order) total += potentials_on_host.get()[i];
-  sum(&total, 1);
-  mean = natoms > 0.0 ? total / natoms : 0.0;
+  double total[2] = {0.0, reciprocal.size_of_sums()};    // of potentials, and sizes
+  for (const int i : order) total[0] += potentials_on_host.get()[i];
+  sum(total, 2);
+  if (!are_same_sums(reciprocal.size_of_sums(), total[1], sums[2])) throw SumsDiffer();
+  mean = natoms > 0.0 ? total[0] / natoms : 0.0;
   shown.assign(input.ncenters, 0.0);
   for (const int i : order) shown[i] = potentials_on_host.get()[i] - mean;
 }
