@@ -9,8 +9,10 @@ import numpy as np
 import pytest
 from ase import Atoms, units
 from ase.build import bulk
+from ase.data import chemical_symbols
 from ase.io.lammpsdata import read_lammps_data
 
+from genuine import DATA
 from harness import Lammps, Run, thorough
 from nep_files import CHARGED, HEADS, random_structure, random_text
 from nep_parser import parse_nep
@@ -96,6 +98,37 @@ def test_numbers(lammps: Lammps, engine: str, name: str, ranks: int):
     agrees(lammps, run, expected(text, atoms), atoms)
     by_cpu = re.search("precision double, (avx|baseline)", run.output) is not None
     assert by_cpu == (engine == "automatic")
+
+
+@pytest.mark.parametrize("ranks", [1, 2, thorough(4), 5])
+@pytest.mark.parametrize("name", ["c01_charge2_HfO2", "c02_zbl_charge1_BaTiO3", "c03_charge1_PbTe"])
+def test_genuine_files(lammps: Lammps, name: str, ranks: int):
+    """Energies, charges and forces of NEP_CPU, by cells smaller than the cutoff and a slab too."""
+    if not (file := DATA / "nep" / "charge" / f"{name}.npz").is_file():
+        pytest.skip(f"no {file}")
+    (lammps.folder / "a.txt").write_bytes(file.with_suffix(".txt").read_bytes())
+    with np.load(file) as data:
+        for case in ("rocksalt_prim", "bulk24", "slab", "cubic64"):
+            wanted = {key: data[f"{case}.{key}"] for key in ("charges", "forces", "born", "virial")}
+            atoms = Atoms(
+                data[f"{case}.symbols"], data[f"{case}.positions"], cell=data[f"{case}.cell"], pbc=1
+            )
+            elements = sorted({*atoms.numbers.tolist()})
+            prism, symbols = lammps.data(atoms, elements), [chemical_symbols[z] for z in elements]
+            run = lammps.run(
+                f"{read_command(atoms, 'atoms.data', charges=True)}pair_style pwmlff a.txt\n"
+                f"pair_coeff * * {' '.join(symbols)}\n{MEASURE}{FIX}run 0\n{CHARGE_DUMP}",
+                ranks,
+            )
+            found, turn = run.atoms(), prism.rot_mat
+            born = np.stack([found[f"f_born[{k}]"] for k in range(2, 11)], axis=1)
+            of_lammps = turn.T @ wanted["born"].reshape(-1, 3, 3) @ turn
+            energy = run.thermo()["PotEng"][-1] - data[f"{case}.energy"]
+            assert abs(energy) < 1e-11 * len(atoms)
+            assert abs(found.q - wanted["charges"]).max() < 1e-12
+            assert abs(forces(found) - prism.vector_to_lammps(wanted["forces"])).max() < 1e-10
+            assert abs(run.virial() - virial_to_lammps(wanted["virial"], prism)).max() < 1e-9
+            assert abs(born.reshape(-1, 3, 3) - of_lammps).max() < 1e-9
 
 
 @pytest.mark.parametrize("ranks", [1, 2])
