@@ -60,6 +60,7 @@ if command -v compute-sanitizer > /dev/null; then
 fi
 step 'device tests' 60 "${tests[@]}" tests/device
 step 'host share' 60 python3 benchmarks/host_share.py examples/hfo2/a.pt --elements 'Hf O' --threads 1 8 --rounds 1
+step charges 60 python3 benchmarks/charges.py examples/charges/nep.txt --elements 'Hf O' --cells 2 8 16 --ranks 1 --rounds 1
 tar czf "$folder/logs.tar.gz" -C "$logs" .
 
 if ((${#failed[@]})); then

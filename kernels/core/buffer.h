@@ -32,6 +32,9 @@ template <class T> class Buffer {
     const std::size_t larger = n == 0 ? wanted : wanted + wanted / 8;
     release();
     p = static_cast<T *>(::operator new(larger * sizeof(T), alignment));
+#ifdef __SANITIZE_ADDRESS__
+    __builtin_memset(static_cast<void *>(p), 0xff, larger * sizeof(T));    // no numbers
+#endif
     n = larger;    // only now: there may be no memory
   }
   void fill(T value)

@@ -152,11 +152,13 @@ template <class T> class Neurons {
     for (int c = 0; c < C; ++c) energy[c] = shift + output(last, c);
     if (depth == 2) {
       weights[1].template backward<C>(slope[1], slope[0]);
-      for (int c = 0; c < C; ++c)
+      for (int c = 0; c < C; ++c) {
+        for (int o = round_up(weights[1].in, 4); o < weights[0].padded; ++o) slope[0][c][o] = 0;
         for (int o = 0; o < weights[0].padded; o += lanes<T>) {
           const Vec<T> t = load(hidden[0][c] + o);
           store(slope[0][c] + o, load(slope[0][c] + o) * (T(1) - t * t));
         }
+      }
     }
     weights[0].template backward<C>(slope[0], by_q);
   }
