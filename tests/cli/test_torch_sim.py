@@ -10,7 +10,7 @@ import torch
 from ase import units
 from ase.md.verlet import VelocityVerlet
 
-from nep_files import HEADS, random_text
+from nep_files import CHARGED, HEADS, random_text
 from pwmlff import Calculator
 from pwmlff.report import Failure
 from systems import SYSTEMS, crystal
@@ -19,7 +19,7 @@ ts = pytest.importorskip("torch_sim")
 BINARY = SYSTEMS["two elements, triclinic"]
 
 
-@pytest.fixture(params=["DP", "NEP"])
+@pytest.fixture(params=["DP", "NEP", "charges"])
 def model(request, tmp_path):
     """A model file, and torch-sim's model of it."""
     from pwmlff.torch_sim import TorchSimModel
@@ -28,7 +28,8 @@ def model(request, tmp_path):
         path = BINARY.model(isotropic=True).save(tmp_path / "model.pt")
     else:
         path = tmp_path / "nep.txt"
-        path.write_bytes(random_text(HEADS["nep5"]))
+        head = HEADS["nep5"] if request.param == "NEP" else CHARGED["charge 1"]
+        path.write_bytes(random_text(head))
     return path, TorchSimModel(path)
 
 
