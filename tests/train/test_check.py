@@ -51,7 +51,7 @@ def test_good_data(tmp_path, run, report):
     counts = np.bincount(structures[0].numbers)
     assert data["compositions"] == {f"Ne{counts[10]} Ar{counts[18]}": 12}
     assert data["files"]["a.xyz"] == {
-        "frames": 12, "atoms": "32", "energies": 12, "forces": 12, "virials": 12,
+        "frames": 12, "atoms": "32", "energies": 12, "forces": 12, "virials": 12, "Born charges": 0,
     }  # fmt: skip
     energies = [a.get_potential_energy() / 32 for a in structures]
     assert data["ranges"]["energy per atom"] == pytest.approx([min(energies), max(energies)])
@@ -63,6 +63,7 @@ def test_good_data(tmp_path, run, report):
     assert (tmp_path / "data.png").read_bytes().startswith(b"\x89PNG")
     code, output, _ = run("a.xyz")
     assert code == 0 and "nothing odd was found" in output and "note:" not in output
+    assert "Born" not in output and not any("rule" in name for name in data["ranges"])
 
 
 def test_labels(tmp_path, report):
@@ -210,6 +211,65 @@ def test_outliers(tmp_path, report):
     _, data = report("a.xyz")
     for kind, index in places.items():
         assert problems(data, kind) == [("a.xyz", index)]
+
+
+def with_born_charges(count: int) -> list[Atoms]:
+    """Frames whose Born charges, nearly 2.5 e and -2.5 e, add up to zero."""
+    rng = np.random.default_rng(3)
+    structures = trajectory(count, step=0.1)
+    for atoms in structures:
+        atoms.numbers[:] = np.repeat([10, 18], 16)
+        charges = np.repeat([2.5, -2.5], 16)[:, None, None] * np.eye(3)
+        charges = charges + rng.normal(0.0, 0.2, (32, 3, 3))
+        charges -= charges.mean(axis=0)
+        atoms.arrays["bec"] = charges.reshape(32, 9)
+    return structures
+
+
+def test_born_charges(tmp_path, run, report):
+    """How many there are, their sum over a frame, and those far from others of their element."""
+    structures = with_born_charges(14)
+    for atoms in structures[:2]:
+        del atoms.arrays["bec"]
+    write(tmp_path / "sound.xyz", structures)
+    code, data = report("sound.xyz")
+    assert code == 0 and data["problems"] == []
+    assert data["files"]["sound.xyz"]["Born charges"] == 12
+    largest = [abs(atoms.arrays["bec"]).max() for atoms in structures[2:]]
+    found = data["ranges"]["largest component of a Born charge, e"]
+    assert found == pytest.approx([min(largest), max(largest)], abs=1e-7)
+    assert data["ranges"]["off the acoustic sum rule, e"][1] < 1e-6
+    lines = run("sound.xyz")[1].splitlines()
+    assert "Born charges" in lines[0] and lines[1].split()[-1] == "12"
+
+    structures[3].arrays["bec"] *= -1.0
+    structures[5].arrays["bec"][7, 3] += 9.0  # the yx component
+    structures[6].arrays["bec"][:, [0, 4, 8]] += 4.0 / 32
+    structures[6].info["charge"] = 4.0  # which its Born charges add up to
+    structures[8].arrays["bec"][20:] *= 0.5
+    write(tmp_path / "a.xyz", structures)
+    code, data = report("a.xyz")
+    sums = [a.arrays["bec"].sum(axis=0) for a in structures[2:] if "charge" not in a.info]
+    worst = max(abs(total).max() for total in sums)
+    assert data["ranges"]["off the acoustic sum rule, e"][1] == pytest.approx(worst)
+    assert problems(data, "Born charge outlier") == [("a.xyz", 3), ("a.xyz", 5)]
+    assert problems(data, "acoustic sum rule") == [("a.xyz", 5), ("a.xyz", 8)]
+    assert code == 0
+    text = next(p["text"] for p in data["problems"] if p["index"] == 5 and "add up" in p["text"])
+    rms = np.sqrt((structures[5].arrays["bec"] ** 2).mean())
+    assert "add up to 9 e beside the total charge, in 32 atoms" in text and f"{rms:.3g} e" in text
+
+
+def test_born_charges_that_are_none(tmp_path, run):
+    structures = with_born_charges(3)
+    structures[1].arrays["bec"][4, 2] = np.nan
+    write(tmp_path / "a.xyz", structures)
+    code, _, said = run("a.xyz")
+    assert code == 2 and "frame 1 of 'a.xyz'" in said and "not finite" in said
+    structures[1].arrays["bec"] = structures[0].arrays["bec"][:, :6]
+    write(tmp_path / "a.xyz", structures)
+    code, _, said = run("a.xyz")
+    assert code == 2 and "frame 1 of 'a.xyz'" in said and "[32, 6], expected [32, 9]" in said
 
 
 def test_isolated_atoms_are_odd_beside_each_other_alone(tmp_path, report):

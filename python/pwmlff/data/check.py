@@ -19,7 +19,7 @@ from rich.text import Text
 
 from pwmlff import picture
 from pwmlff.data import consistency, duplicates, neighbors, readers, sources
-from pwmlff.data.frames import Frames
+from pwmlff.data.frames import Frames, rows_of
 from pwmlff.report import Failure, ranges
 
 if TYPE_CHECKING:
@@ -33,6 +33,9 @@ SAME_ENERGY = 1e-3  # per atom
 OUTLIER, USUAL = 8.0, 10
 #: Of fewer frames, a force so many times the median of the largest ones, and at least so large.
 MANY_TIMES, LARGE = 100.0, 20.0
+#: By how much the mean of Born charges over the atoms of a frame may break the acoustic sum rule,
+#: beside their RMS: those of DFT break it too, by its grids.
+UNBALANCED = 0.05
 #: What must be mended; the others are worth a look.
 ERRORS = (
     *("no labels", "not finite", "cannot be used", "overlapping atoms", "unknown element"),
@@ -112,9 +115,12 @@ class CheckReport:
         return Group(*parts)
 
     def _files(self) -> Table:
-        table = Table("file", *("frames", "atoms", "energies", "forces", "virials"), box=None)
-        for name, row in self.counts["files"].items():
-            table.add_row(name, *map(str, row.values()))
+        files = self.counts["files"]
+        has_born = any(row["Born charges"] for row in files.values())
+        columns = ["frames", "atoms", "energies", "forces", "virials", *["Born charges"] * has_born]
+        table = Table("file", *columns, box=None)
+        for name, row in files.items():
+            table.add_row(name, *(str(row[column]) for column in columns))
         return table
 
     def _groups(self) -> Table:
@@ -188,6 +194,7 @@ def check(
     problems += _duplicates(part, survey.numbers)
     offsets = sources.offsets(part, survey.description)
     problems += _outliers(sources.aligned(part, offsets)[0])
+    problems += _born_charges(part)
     notes = []
     found = consistency.findings(frames)
     for finding in (*found, *sources.findings(part, offsets, found)):
@@ -383,6 +390,64 @@ def _outliers(frames: Frames) -> list[Problem]:
     return result
 
 
+def _unbalanced(frames: Frames) -> np.ndarray:
+    """Largest component by which Born charges of a frame break the sum rule, e, [nframes].
+
+    They add up to the total charge times the unit matrix, as the dipole moment changes by that when
+    all atoms move alike (acoustic sum rule, doi:10.1103/PhysRevB.1.910). NaN where there are none.
+    """
+    result = np.full(len(frames), np.nan)
+    for k in np.flatnonzero(frames.has_born).tolist():
+        total = frames.born[frames.rows(k)].sum(axis=0)
+        result[k] = np.abs(total - frames.total_charges[k] * np.eye(3)).max()
+    return result
+
+
+def _from_median(frames: Frames, chosen: np.ndarray) -> np.ndarray:
+    """How far the Born charge of an atom is from the median of its element, e, [nchosen].
+
+    The largest component of the worst atom of each chosen frame, NaN where it has none; medians are
+    of the chosen frames.
+    """
+    result = np.full(len(chosen), np.nan)
+    labelled = np.flatnonzero(frames.has_born[chosen])
+    rows = rows_of(frames.first, chosen[labelled])
+    frame = np.repeat(labelled, frames.natoms[chosen[labelled]])
+    result[labelled] = 0.0
+    for z in np.unique(frames.numbers[rows]):
+        alike = frames.numbers[rows] == z
+        born = frames.born[rows[alike]]
+        far = np.abs(born - np.median(born, axis=0)).max(axis=(1, 2))
+        np.maximum.at(result, frame[alike], far)
+    return result
+
+
+def _born_charges(frames: Frames) -> list[Problem]:
+    """Born charges that break the sum rule, and those far from others of their composition."""
+    result = []
+    unbalanced = _unbalanced(frames)
+    for k in np.flatnonzero(frames.has_born).tolist():
+        rms = float(np.sqrt(np.square(frames.born[frames.rows(k)]).mean()))
+        if unbalanced[k] > UNBALANCED * rms * frames.natoms[k]:
+            rest = (
+                f": its Born charges add up to {unbalanced[k]:.3g} e beside the total charge, in "
+                f"{frames.natoms[k]} atoms of {rms:.3g} e (RMS of a component)"
+            )
+            result.append(_problem(frames, k, "acoustic sum rule", rest))
+    for chosen in consistency.compositions(frames).values():
+        far = _from_median(frames, chosen)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            logarithm = np.where(far > 0.0, np.log(far), np.nan)
+        for k, score, middle in _far(logarithm):
+            if logarithm[k] > middle:
+                rest = (
+                    f": a Born charge {far[k]:.4g} e from the median of its element, where "
+                    f"{np.exp(middle):.4g} is the usual largest distance ({score:.0f} deviations)"
+                )
+                result.append(_problem(frames, int(chosen[k]), "Born charge outlier", rest))
+    return result
+
+
 def deviations(values: np.ndarray) -> tuple[np.ndarray, float]:
     """Robust deviations of values [n] from their median, zeros where too few tell; and that."""
     known, scores = np.isfinite(values), np.zeros(len(values))
@@ -407,6 +472,13 @@ def _largest_force(frames: Frames) -> np.ndarray:
     return frames.reduce_atoms(frames.force_sizes, np.maximum)
 
 
+def _largest_born(frames: Frames) -> np.ndarray:
+    """Largest component of a Born charge of each frame, e, [nframes]; NaN where it has none."""
+    if not len(frames.born):
+        return np.full(len(frames), np.nan)
+    return frames.reduce_atoms(np.abs(frames.born).max(axis=(1, 2)), np.maximum)
+
+
 def _volumes(frames: Frames) -> np.ndarray:
     """Volume per atom of frames that are periodic in all directions, NaN of others."""
     volumes: np.ndarray = np.where(frames.pbc.all(axis=1), frames.volumes, np.nan)
@@ -427,6 +499,7 @@ def _counts(frames: Frames) -> dict[str, Any]:
             "energies": int(has["energy"][here].sum()),
             "forces": int(has["forces"][here].sum()),
             "virials": int(has["virial"][here].sum()),
+            "Born charges": int(frames.has_born[here].sum()),
         }
     return {
         "frames": len(frames),
@@ -449,6 +522,8 @@ def _ranges(frames: Frames) -> dict[str, tuple[float, float]]:
         "volume per atom": _volumes(frames),
         "pressure, GPa of eV and angstrom": np.trace(frames.virials, axis1=1, axis2=2)
         / (3.0 * np.maximum(frames.natoms, 1) * _volumes(frames) * units.GPa),
+        "largest component of a Born charge, e": _largest_born(frames),
+        "off the acoustic sum rule, e": _unbalanced(frames),
     }
     result = {}
     for name, array in values.items():
