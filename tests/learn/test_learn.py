@@ -31,13 +31,18 @@ from rich.console import Console
 
 from harness import forked
 from labelled_structures import copper_gold
-from pwmlff.learn import explore, labelling, learn
+from nep_files import CHARGED, HEADS, random_structure, random_text
+from pwmlff.data import readers
+from pwmlff.evaluation.nep_file import read_nep
+from pwmlff.evaluation.nep_reference import evaluate_nep
+from pwmlff.learn import explore, labelling, learn, rounds
 from pwmlff.learn.processes import Ended, Task, Workshop
 from pwmlff.learn.rounds import Rounds
 from pwmlff.learn.settings import INTRODUCTION, SECTIONS, Explore, Label, Learning
 from pwmlff.learn.state import State
 from pwmlff.learn.verdict import LearnReport
 from pwmlff.report import Failure
+from pwmlff.train.config import from_command
 
 KILLS = int(os.environ.get("PWMLFF_KILLS", "1"))
 SMALL = """
@@ -506,3 +511,46 @@ def test_labels_of_a_calculator_that_fails_once(tmp_path: Path):
     assert made.failures == ["structure 1: RuntimeError: a bad one"] and len(made.frames) == 2
     assert all(isinstance(one.calc, SinglePointCalculator) for one in made.frames)
     shop.close()
+
+
+@pytest.mark.parametrize("student, wanted", [("charge=1", True), ("charge=0", False)])
+def test_labels_have_born_charges_where_models_learn_them(folder: Path, student: str, wanted: bool):
+    """Those of the reference, of a teacher that gives them; what else it gives is the same."""
+    (folder / "teacher.txt").write_bytes(random_text(CHARGED["charge 1"]))
+    teacher = read_nep(folder / "teacher.txt")
+    write(folder / "start.xyz", random_structure([8, 72]), format="extxyz")
+    given = [
+        f"train.set=['model.kind=nep','nep.{student}']", "start.elements=['O','Hf']",
+        "start.frames=2", f"label.calculator=\"pwmlff:Calculator('{folder / 'teacher.txt'}')\"",
+    ]  # fmt: skip
+    loop = Rounds(Learning.read(folder / "learn.toml", given), lambda: False)
+    loop._first_labels()
+    loop.shop.close()
+    frames = readers.read([loop.folder / "first" / "labelled.extxyz"])
+    assert len(frames) == 2 and frames.has_born.all() == wanted
+    for k in range(2):
+        found = evaluate_nep(teacher, frames.structure(k))
+        assert abs(frames.forces[frames.rows(k)] - found.forces).max() < 1e-6
+        assert frames.energies[k] == pytest.approx(found.energy)
+        if wanted:
+            born = frames.born[frames.rows(k)]
+            assert abs(born - found.born).max() < 1e-6 < abs(found.born).max()
+
+
+def test_models_that_learn_born_charges(tmp_path: Path):
+    """Also those that go on from a file with charges, and not where they weigh nothing."""
+    start = tmp_path / "a.txt"
+    for words, settings, expected in (
+        ("charge 1", (), True),
+        ("charge 1", ("nep.born=0",), False),
+        ("nep5", (), False),
+        ("nep5", ("nep.charge=2",), True),
+    ):
+        start.write_bytes(random_text({**HEADS, **CHARGED}[words]))
+        for finetune in (start, tmp_path / "{model}.txt"):
+            run = from_command(
+                settings=("model.kind=nep", *settings), data=["any"], finetune=str(finetune),
+                elements="O Hf",
+            )  # fmt: skip
+            assert rounds._learns_born(run) is expected
+    assert not rounds._learns_born(from_command(data=["any"], elements="O Hf"))

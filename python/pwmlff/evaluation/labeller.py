@@ -1,11 +1,12 @@
 """Compute energies and forces with a calculator of ase, one structure after another.
 
-    python labeller.py CALCULATOR FOLDER NUMBER...
+    python labeller.py [--born] CALCULATOR FOLDER NUMBER...
 
 CALCULATOR is like `ase.calculators.emt:EMT()` or `my_file.py:make(size=3)`: a name in a module or
 file, and the plain values that it is called with. Of each number the structure is in
 FOLDER/NUMBER.structure.extxyz, and the labels go to FOLDER/NUMBER.extxyz, or what went wrong to
-FOLDER/NUMBER.error. It runs in any Python that has ase and the calculator: it imports nothing of
+FOLDER/NUMBER.error. With --born the labels have Born charges, where the calculator gives them. It
+runs in any Python that has ase and the calculator: it imports nothing of
 pwmlff.
 """
 
@@ -24,6 +25,8 @@ from typing import Any
 import numpy as np
 from ase.calculators.singlepoint import SinglePointCalculator
 from ase.io import read, write
+
+BORN = "born_effective_charges"  # as ase calls Born charges
 
 
 def parsed(words: str) -> tuple[str, list[str], tuple[Sequence[Any], dict[str, Any]] | None]:
@@ -83,9 +86,18 @@ def make_calculator(words: str) -> Any:
     return found if arguments is None else found(*arguments[0], **arguments[1])
 
 
-def label(atoms: Any, calculator: Any) -> Any:
-    """The structure with what the calculator gives, in ase's units."""
+def label(atoms: Any, calculator: Any, born: bool = False) -> Any:
+    """The structure with what the calculator gives, in ase's units.
+
+    Args:
+        atoms: that structure.
+        calculator: of ase.
+        born: whether Born charges are wanted, as nine columns of the atoms.
+    """
     atoms.calc = calculator
+    columns = {}
+    if born and BORN in calculator.implemented_properties:  # first, as the others come with them
+        columns[BORN] = np.reshape(calculator.get_property(BORN, atoms), (len(atoms), 9))
     forces = atoms.get_forces()
     # With smearing, forces belong to the free energy; not all calculators know of one.
     free = "free_energy" in calculator.implemented_properties
@@ -93,16 +105,19 @@ def label(atoms: Any, calculator: Any) -> Any:
     results = {"energy": float(energy), "forces": forces}
     if atoms.pbc.all() and "stress" in calculator.implemented_properties:
         results["stress"] = atoms.get_stress()
-    if not all(np.isfinite(value).all() for value in results.values()):
-        raise ValueError("the calculator gives energies or forces that are no numbers")
+    if not all(np.isfinite(value).all() for value in (*results.values(), *columns.values())):
+        raise ValueError("the calculator gives energies, forces or others that are no numbers")
     if getattr(calculator, "converged", None) is False:  # as that of VASP says
         raise ValueError("the SCF did not converge")
     atoms.calc = SinglePointCalculator(atoms, **results)
+    atoms.arrays.update(columns)
     return atoms
 
 
-def main(words: str, folder: str, *numbers: str) -> None:
+def main(*arguments: str) -> None:
     """Label all that have no result yet."""
+    born = arguments[0] == "--born"
+    words, folder, *numbers = arguments[born:]
     calculator = make_calculator(words)
     for number in numbers:
         result, error = (Path(folder, f"{number}.{kind}") for kind in ("extxyz", "error"))
@@ -112,7 +127,7 @@ def main(words: str, folder: str, *numbers: str) -> None:
         draft = result.with_suffix(".draft")
         try:
             began = time.perf_counter()
-            labelled = label(atoms, calculator)
+            labelled = label(atoms, calculator, born)
             labelled.info["seconds"] = time.perf_counter() - began
             write(draft, labelled, format="extxyz")
             draft.replace(result)

@@ -40,6 +40,7 @@ def make(
     shop: Workshop,
     jobs: int,
     threads: int = 0,
+    born: bool = False,
 ) -> Labels:
     """Label structures; those that have labels in the folder already keep them.
 
@@ -52,6 +53,7 @@ def make(
         shop: that runs programs.
         jobs: how many at a time.
         threads: of a calculator; the cores are shared out if 0.
+        born: whether labels have Born charges, where the calculator gives them.
 
     Raises:
         Failure: no structure gets labels.
@@ -66,7 +68,7 @@ def make(
             [_sorted(one, elements) for one in structures], missing, how, folder, shop, jobs
         )
     else:
-        reasons = _by_calculator(structures, missing, how, folder, shop, jobs, threads)
+        reasons = _by_calculator(structures, missing, how, folder, shop, jobs, threads, born)
     seconds = (time.monotonic() - began) / len(missing) if missing else 0.0
     frames: list[Atoms] = []
     failures: list[str] = []
@@ -93,6 +95,7 @@ def _by_calculator(
     shop: Workshop,
     jobs: int,
     threads: int,
+    born: bool,
 ) -> dict[int, str]:
     """One process for each of the jobs, which keeps its calculator."""
     for k in missing:
@@ -104,6 +107,7 @@ def _by_calculator(
             [
                 how.python or sys.executable,
                 labeller.__file__,
+                *["--born"] * born,
                 how.calculator,
                 str(folder),
                 *(f"{k:05d}" for k in part),

@@ -24,7 +24,7 @@ from pwmlff import picture
 from pwmlff.data import descriptors, extxyz, readers
 from pwmlff.data.check import check
 from pwmlff.data.labelled import Labelled, gathered
-from pwmlff.evaluation import many
+from pwmlff.evaluation import many, model_file
 from pwmlff.files import named, remove_scratch, write_whole
 from pwmlff.launch import interpreter
 from pwmlff.learn import account, explore, labelling
@@ -37,7 +37,7 @@ from pwmlff.report import Failure, explain
 from pwmlff.threads import available
 from pwmlff.train import uncertainty
 from pwmlff.train.config import Config, from_command
-from pwmlff.train.ensemble import MEMBER
+from pwmlff.train.ensemble import MEMBER, member_name
 from pwmlff.train.start import write_configuration
 
 log = logging.getLogger(__name__)
@@ -72,7 +72,7 @@ class Rounds:
         self.config, self.reserve = config, reserve
         self.folder = Path(config.loop.folder)
         self.elements = [atomic_numbers[symbol] for symbol in config.start.elements]
-        _require_trainable(config)
+        self.learns_born = _learns_born(_trainable(config))
         explore.require_possible(config.explore, self.elements)
         self.shop, self._closes = shop or Workshop(self.folder, asked), shop is None
         for place in (self.folder, *filter(Path.is_dir, self.folder.iterdir())):
@@ -194,7 +194,7 @@ class Rounds:
         """Label structures into a file of the folder; what there is to tell of it."""
         labels = labelling.make(
             structures, self.elements, self.config.label, folder / "labels", self.shop,
-            self.labels_at_once,
+            self.labels_at_once, born=self.learns_born,
         )  # fmt: skip
         for atoms in labels.frames:
             atoms.info["config_type"] = group
@@ -456,8 +456,8 @@ class Rounds:
         return [one.text for one in report.problems if one.kind in ODD_LABELS]
 
 
-def _require_trainable(config: Learning) -> None:
-    """Refuse what no training of a loop can be told, before anything is labelled.
+def _trainable(config: Learning) -> Config:
+    """What trainings are told beside their data, if they can be, before anything is labelled.
 
     Raises:
         Failure: run.toml or a key of it cannot be used, or there is a baseline.
@@ -472,6 +472,15 @@ def _require_trainable(config: Learning) -> None:
             f"[train] has data.baseline '{run.data.baseline}', which explorations lack: leave it "
             "out of a learning loop"
         )
+    return run
+
+
+def _learns_born(run: Config) -> bool:
+    """Whether models learn Born charges, where labels have them."""
+    if run.model.kind != "nep" or not run.nep.born:
+        return False
+    start = run.model.finetune.replace(MEMBER, member_name(0))
+    return run.nep.charge > 0 or bool(start and model_file.describe_unopened(start).has_charges)
 
 
 def _save(path: Path, arrays: Mapping[str, Any]) -> None:
