@@ -7,12 +7,16 @@ from collections.abc import Sequence
 from os import PathLike, fspath
 from pathlib import Path
 
+import numpy as np
 from ase import Atoms
-from ase.calculators.calculator import BaseCalculator
+from ase.calculators.calculator import BaseCalculator, all_properties
+from ase.calculators.singlepoint import SinglePointCalculator
 from ase.io import write
 
 from pwmlff.files import write_whole
 from pwmlff.report import Failure
+
+BORN = "born_effective_charges"  # as ase calls Born charges
 
 
 def as_files(
@@ -40,7 +44,7 @@ def as_files(
                 "one with the labels of this structure, such as ase's SinglePointCalculator"
             )
     text = io.StringIO()
-    write(text, structures, format="extxyz")
+    write(text, [_with_columns(atoms) for atoms in structures], format="extxyz")
     path = Path(folder, f"{name}.extxyz")
     contents = text.getvalue().encode()
     if path.exists() and path.read_bytes() != contents:
@@ -48,3 +52,15 @@ def as_files(
     path.parent.mkdir(parents=True, exist_ok=True)
     write_whole(path, contents)
     return [fspath(path), *files]
+
+
+def _with_columns(atoms: Atoms) -> Atoms:
+    """The same with matrices of Born charges as nine columns, which alone ase can write."""
+    results = getattr(atoms.calc, "results", {})
+    if BORN not in results:
+        return atoms
+    others = {k: v for k, v in results.items() if k in all_properties and k != BORN}
+    written: Atoms = atoms.copy()
+    written.arrays[BORN] = np.reshape(results[BORN], (len(atoms), 9))
+    written.calc = SinglePointCalculator(written, **others)
+    return written
