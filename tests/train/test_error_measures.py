@@ -38,7 +38,9 @@ def labelled() -> Frames:
     virials = rng.normal(size=(5, 3, 3))
     energies = rng.normal(size=5)
     forces[1][:], energies[2], forces[2][:], virials[2] = np.nan, np.nan, np.nan, np.nan
-    return frames_of(structures, energies, forces, virials, ["a", "b", "a", "b", "c"])
+    born = [rng.normal(size=(len(atoms), 3, 3)) for atoms in structures]
+    born[1], born[4] = None, None
+    return frames_of(structures, energies, forces, virials, ["a", "b", "a", "b", "c"], born=born)
 
 
 def predicted(frames: Frames, seed: int = 2) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -50,7 +52,9 @@ def predicted(frames: Frames, seed: int = 2) -> tuple[np.ndarray, np.ndarray, np
 def test_against_loops_over_frames(labelled: Frames):  # noqa: PLR0912
     """Every number of every breakdown, frame by frame and atom by atom."""
     energy, forces, virial = predicted(labelled)
-    found = compute(labelled, energy, forces, virial)
+    born = np.random.default_rng(3).normal(size=(15, 3, 3))
+    born[3:7] = np.nan  # as where there are no labels
+    found = compute(labelled, energy, forces, virial, born=born)
     lists: dict = {}
     for k in range(len(labelled)):
         n = labelled.natoms[k]
@@ -60,6 +64,10 @@ def test_against_loops_over_frames(labelled: Frames):  # noqa: PLR0912
             for key in ("energy", (group, "energy")):
                 lists.setdefault(key, []).append(error)
         for row in range(labelled.first[k], labelled.first[k + 1]):
+            if k not in (1, 4):
+                for error in (born[row] - labelled.born[row]).ravel():
+                    for key in ("born", (group, "born")):
+                        lists.setdefault(key, []).append(error)
             if np.isnan(labelled.forces[row]).any():
                 continue
             size = np.sqrt((labelled.forces[row] ** 2).sum())
@@ -92,6 +100,7 @@ def test_against_loops_over_frames(labelled: Frames):  # noqa: PLR0912
         assert 3 * each.atoms == len(lists[each.low])
         same(each.measure, each.low)
     assert not lists
+    assert compute(labelled, energy, forces, virial).born is None
     assert "force" in found.by_group["a"] and found.by_group["b"]["force"].count == 3
     json.dumps(found.data())
 
@@ -380,6 +389,14 @@ def test_parity_picture(labelled: Frames):
     np.testing.assert_allclose(points.get_ydata(), (energy / labelled.natoms)[there])
     assert f"{errors.force.rmse:.4g} meV/Å" in axes["force"].get_title()
     assert axes["force"].get_xlabel() == "force of the data (eV/Å)"
+    born = np.random.default_rng(3).normal(size=(15, 3, 3))
+    errors = compute(labelled, energy, forces, virial, born=born)
+    *_, last = charts.parity(labelled, energy, forces, virial, errors, "a", born).axes
+    assert last.get_xlabel() == "Born charge of the data (e)"
+    known = ~np.isnan(labelled.born)
+    np.testing.assert_array_equal(last.lines[-1].get_xdata(), labelled.born[known])
+    np.testing.assert_array_equal(last.lines[-1].get_ydata(), born[known])
+    assert last.get_title() == f"RMSE {errors.born.rmse:.4g} e"
     many = frames_of([Atoms("O2000")], forces=[np.random.default_rng(0).normal(size=(2000, 3))])
     errors = compute(many, np.zeros(1), many.forces + 0.1, np.zeros((1, 3, 3)))
     figure = charts.parity(many, np.zeros(1), many.forces + 0.1, np.zeros((1, 3, 3)), errors, "a")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import re
 from dataclasses import replace
 from pathlib import Path
@@ -10,15 +9,19 @@ from pathlib import Path
 import numpy as np
 import pytest
 from ase import Atoms
+from rich.console import Console
 from scipy.optimize import minimize
+from typer.testing import CliRunner
 
 from labelled_structures import frames_of, trajectory
 from nep_files import CHARGED, HEADS, random_structure, random_text
-from pwmlff.data import extxyz, neighbors
+from pwmlff import Calculator
+from pwmlff.cli import app
+from pwmlff.data import extxyz, neighbors, readers
 from pwmlff.evaluation import nep_reference
 from pwmlff.evaluation.nep_file import parse_nep, read_nep
 from pwmlff.report import Failure
-from pwmlff.train import comm, evaluate, nep, train
+from pwmlff.train import comm, evaluate, loop, memory, nep, record, train
 from pwmlff.train.config import NepForm
 from pwmlff.train.nep import NepModel, initial
 from thread_ranks import on_ranks
@@ -378,28 +381,92 @@ def test_weights_of_born_charges():
     assert abs((parts[1] + 3 * parts[2]) / 4 - weighted).max() < 1e-12 * scale
 
 
-def test_training_with_labels_of_born_charges(tmp_path: Path, caplog):
-    """From columns of a file to the error that the end of a training, and a test, tell."""
-    caplog.set_level(logging.INFO)
+def test_training_with_labels_of_born_charges(tmp_path: Path, monkeypatch):
+    """From columns of a file to the errors that the table, the end and a test tell."""
     frames, _ = charged_data(6)
     model = parse_nep(random_text(CHARGED["charge 2, five"]))
     structures = [frames.atoms(k) for k in range(6)]
     for atoms in structures:
         born = nep_reference.evaluate_nep(model, atoms).born
         atoms.arrays["bec"] = born.reshape(-1, 9)
-    shown = []
+    shown, scored = [], []
+    score_of = loop.score_of
+
+    def spied(rmse, untaught) -> float:
+        scored.append((rmse, untaught))
+        return score_of(rmse, untaught)
+
+    monkeypatch.setattr(loop, "score_of", spied)
     for name, weight in (("with", 5.0), ("without", 0.0)):
         settings = [*SMALL, "nep.charge=2", f"nep.born={weight}"]
         (trained,) = train(
-            structures, ["O", "Hf"], tmp_path / name, model="nep", epochs=30, settings=settings
-        ).models
+            structures[:5], ["O", "Hf"], tmp_path / name, valid=structures[5:], model="nep",
+            epochs=30, settings=settings,
+        ).models  # fmt: skip
+        rmse, untaught = scored[-1]
+        assert ("born" in rmse) is bool(weight)
+        # That of atoms with one charge for each element, on the frame that validates.
+        labels, z = structures[5].arrays["bec"].reshape(-1, 3, 3), structures[5].numbers
+        charges = [np.trace(labels[z == one].mean(axis=0)) / 3 for one in z]
+        error = labels - np.array(charges)[:, None, None] * np.eye(3)
+        assert untaught["born"] == pytest.approx(np.sqrt((error**2).mean()))
         extxyz.write_whole(tmp_path / "all.xyz", structures)
-        shown.append(evaluate.test([Path(trained.file)], [str(tmp_path / "all.xyz")]).data())
-    one, other = (report["born_charges"]["rmse"] for report in shown)
-    assert one < 0.5 * other
-    told = [float(text) for text in re.findall(r"Born charges: RMSE (\S+) e", caplog.text)]
-    assert len(told) == 2 and told[0] < 0.5 * told[1]
+        report = evaluate.test([Path(trained.file)], [str(tmp_path / "all.xyz")])
+        shown.append(report.data()["errors"]["born"]["rmse"])
+        with (console := Console(width=100)).capture() as capture:
+            console.print(report.show())
+        assert f"Born charge (e) │ {shown[-1]:.4g}" in re.sub(" +", " ", capture.get())
+        # What is in the table is of the reference, of the file that the row is of.
+        learned = read_nep(trained.file)
+        rows = {row.step: row for row in record.read(Path(trained.folder) / "log.jsonl")}
+        for which, part in (("train", structures[:5]), ("valid", structures[5:])):
+            found = (nep_reference.evaluate_nep(learned, atoms).born for atoms in part)
+            labels = np.concatenate([atoms.arrays["bec"] for atoms in part])
+            error = np.concatenate([*found]).reshape(-1, 9) - labels
+            told = getattr(rows[trained.best], f"born_{which}")
+            assert told == pytest.approx(np.sqrt((error**2).mean()), rel=1e-6)
+            assert getattr(trained, which)["born"] == told
+        both = " / ".join(f"{one['born']:.4g}" for one in (trained.train, trained.valid))
+        card = CliRunner().invoke(app, ["info", trained.file], env={"COLUMNS": "300"}).stdout
+        assert f"Born charge {both} e" in card
+    assert shown[0] < 0.5 * shown[1]
     assert read_nep(tmp_path / "without" / "best.txt").root_epsilon == 1.0
+
+
+def test_born_charges_of_several_models(tmp_path: Path):
+    """Of each, and of their mean where all have charges."""
+    paths = [tmp_path / f"{k}.txt" for k in range(2)]
+    for k, path in enumerate(paths):
+        path.write_bytes(random_text(CHARGED["charge 1"], seed=k))
+    atoms = random_structure(ELEMENTS_OF_CHARGES)
+    found = [nep_reference.evaluate_nep(read_nep(path), atoms).born for path in paths]
+    label = 0.8 * found[0]
+    atoms.arrays["bec"] = label.reshape(-1, 9)
+    atoms.info["energy"] = 1.0
+    extxyz.write_whole(tmp_path / "a.xyz", [atoms])
+    report = evaluate.test(paths, [str(tmp_path / "a.xyz")])
+    told = [one.errors.born.rmse for one in (*report.models, report.judged)]
+    wanted = [np.sqrt(((born - label) ** 2).mean()) for born in (*found, sum(found) / 2)]
+    assert told == pytest.approx(wanted, rel=1e-6)
+    paths[1].write_bytes(random_text(HEADS["nep5"]))
+    report = evaluate.test(paths, [str(tmp_path / "a.xyz")])
+    assert report.models[0].errors.born and not report.errors.born
+
+
+def test_structures_with_results_of_a_calculator(tmp_path: Path):
+    """Born charges of those are matrices; files have them as nine columns."""
+    (tmp_path / "teacher.txt").write_bytes(random_text(CHARGED["charge 2, five"]))
+    model = read_nep(tmp_path / "teacher.txt")
+    structures = [random_structure(ELEMENTS_OF_CHARGES, seed=k) for k in range(2)]
+    for atoms in structures:
+        atoms.calc = Calculator(tmp_path / "teacher.txt")
+        atoms.calc.get_property("born_effective_charges", atoms)
+    frames = readers.read(memory.as_files(structures, tmp_path / "out", "train"))
+    for k, atoms in enumerate(structures):
+        found = nep_reference.evaluate_nep(model, atoms)
+        assert abs(frames.born[frames.rows(k)] - found.born).max() < 1e-7
+        assert abs(frames.forces[frames.rows(k)] - found.forces).max() < 1e-7
+        assert frames.energies[k] == pytest.approx(found.energy)
 
 
 @pytest.mark.parametrize("size", [2, 4])

@@ -253,6 +253,8 @@ def test_learning_curve(tmp_path: Path):
         assert log.draw() == tmp_path / "learning_curve.png"
     assert (tmp_path / "learning_curve.png").read_bytes()[:4] == b"\x89PNG"
     record.learning_curve([LogRow(step=0, epoch=0.0, time=0.0)]).canvas.draw()  # nothing to show
+    figure = record.learning_curve([row(k, born_valid=0.1 / k) for k in (1, 2)])
+    assert figure.axes[2].get_ylabel() == "Born charge RMSE\n(e)"
 
 
 @pytest.mark.parametrize("last", [99.0, 60.0, 30.0, 8.0, 1.0, 0.001])
@@ -301,19 +303,30 @@ def test_progress(terminal: bool):
     assert "step 94, loss 0.5, 4e+04 atoms/s, 0:02:00 left" in shown or terminal
 
 
-def test_table_on_the_screen():
-    """One head above all rows; 80 columns with the name of a model of an ensemble."""
+@pytest.mark.parametrize("quantities, width", [("EFV", 80), ("EFVZ", 96)])
+def test_table_on_the_screen(quantities: str, width: int):
+    """One head above all rows; 80 columns with the name of a model of an ensemble.
+
+    Born charges, where there are some, are beyond that, in the same line.
+    """
+    names_of = [*QUANTITIES][: len(quantities)]
     text = io.StringIO()
-    with Display(screen=Console(file=text, width=140)) as display:
+    with Display(screen=Console(file=text, width=60)) as display:
         for size in (1.0, 1e-7, 12345.678, 9.99e15):
-            errors = {f"{q}_{name}": size for q in QUANTITIES for name in ("train", "valid")}
+            errors = {f"{q}_{name}": size for q in names_of for name in ("train", "valid")}
             display.row(LogRow(1234567, 12345.6, 1e5, 1.234e-4, 0.1, **errors))
     names, units, *rows = text.getvalue().splitlines()
-    words = names.replace("E ", "E_").replace("F ", "F_").replace("V ", "V_").split()
-    assert words[3:] == [f"{q}_{n}" for q in "EFV" for n in ("train", "valid")] + ["rate"]
-    assert units.split() == ["meV/atom", "meV/Å", "meV/atom"]
-    assert len(rows) == 4 and max(map(len, (names, units, *rows))) <= 80 - len("a: ")
-    assert rows[0].split() == ["12346", "1234567", "27:46:40", *["1"] * 6, "1.2e-4"]
+    words = re.sub(r"([EFVZ]) ", r"\1_", names).split()
+    assert words[3:] == [f"{q}_{n}" for q in quantities for n in ("train", "valid")] + ["rate"]
+    assert units.split() == ["meV/atom", "meV/Å", "meV/atom", "e"][: len(quantities)]
+    assert len(rows) == 4 and max(map(len, (names, units, *rows))) <= width - len("a: ")
+    assert rows[0].split() == [
+        "12346",
+        "1234567",
+        "27:46:40",
+        *["1"] * 2 * len(quantities),
+        "1.2e-4",
+    ]
     found = [float(line.split()[3]) for line in rows]
     assert found == pytest.approx([1.0, 1e-7, 12345.678, 9.99e15], rel=5e-3)
 

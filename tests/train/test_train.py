@@ -432,6 +432,9 @@ def test_what_has_learned_nothing_is_never_the_best():
     assert loop.score_of(better, nothing) < loop.score_of(later, nothing)
     assert loop.score_of({"virial": 20.0}, nothing) == pytest.approx(np.log(0.5))
     assert np.isnan(loop.score_of({"energy": np.inf, "force": 1.0}, nothing))
+    charges = {"energy": 2.5, "force": 829.0, "virial": 1.0, "born": 0.1}
+    found = loop.score_of(charges, {**nothing, "born": 0.4})
+    assert found == pytest.approx((np.log(0.5) + np.log(0.25)) / 3)
 
 
 #: The installed command: Python's -m would execute what lies in the current folder.
@@ -1003,6 +1006,66 @@ def test_words_of_a_first_try(data: Path, tmp_path: Path, monkeypatch) -> None:
         parts = (int(plan[name].split()[0]) for name in ("learns from", "validates with"))
         assert sum(parts) == len(frames)
         assert "ends after 7 epochs" in plan["steps"]
+
+
+def validations(seed: int, rise: float) -> tuple[np.ndarray, np.ndarray]:
+    """Scores of forty validations with three frames, and what frames without number would say.
+
+    Errors fall with the learning rate in the second half, and rise by exp(rise) where a model
+    learns too much of few data. Errors of single energies are other ones by chance as long as steps
+    are large.
+    """
+    rng = np.random.default_rng(seed)
+    part = np.arange(1, 41) / 40
+    rate = 1.0 - 0.995 * np.clip((part - 0.5) / 0.5, 0, 1)
+    worse = np.exp(rise * np.clip((part - 0.3) / 0.7, 0, 1))
+    energy, force = 0.34 * (1 + 1.5 * rate) * worse, 38.0 * (1 + 0.15 * rate) * worse
+    each = np.sqrt(rate)[:, None] * rng.normal(size=(40, 3))
+    each += np.sqrt(1 - rate)[:, None] * rng.normal(size=3)
+    measured = energy * np.sqrt((each**2).mean(axis=1))
+    nothing = {"energy": 10.0, "force": 1000.0}
+    return tuple(
+        np.array([
+            loop.score_of({"energy": e, "force": f}, nothing)
+            for e, f in zip(energies, force, strict=True)
+        ]) for energies in (measured, energy)
+    )  # fmt: skip
+
+
+def test_few_frames_do_not_choose_by_chance():
+    """The model that is kept is nearly as good as the best one, however few frames judge.
+
+    Where single validations counted by themselves, scores were worse by 0.13, 0.16 and 0.08. Where
+    errors rise by e, the last model is worse by 0.48.
+    """
+    doubt = 0.5 / 3**0.5
+    for rise, most in ((0.0, 0.03), (0.3, 0.05), (1.0, 0.1)):
+        lost = []
+        for seed in range(200):
+            progress = loop.Progress()
+            scores, truth = validations(seed, rise)
+            for k, score in enumerate(scores):
+                progress.step = k
+                progress.judge(float(score), (k + 1) / 40, doubt if k == 39 else None)
+            lost.append(truth[progress.kept] - truth.min())
+        assert np.mean(lost) < most
+
+
+def test_validations_count_by_a_moving_average():
+    """Of four at most, as far as they are within a tenth of the run; the last one counts alone."""
+    for parts, window in ((np.arange(1, 41) / 40, 4), (np.arange(1, 11) / 10, 1)):
+        scores = np.random.default_rng(5).normal(size=len(parts)).tolist()
+        means = [np.mean(scores[max(0, k + 1 - window) : k + 1]) for k in range(len(parts))]
+        progress = loop.Progress()
+        for k, (part, score) in enumerate(zip(parts.tolist(), scores, strict=True)):
+            progress = loop.Progress(**json.loads(json.dumps(vars(progress))))  # as by a checkpoint
+            progress.step = k
+            assert progress.judge(score, part, None) is bool(means[k] < min([9.0, *means[:k]]))
+            assert progress.best == pytest.approx(min(means[: k + 1]))
+            assert progress.kept == int(np.argmin(means[: k + 1]))
+            assert progress.stale == k - progress.kept
+        assert not progress.judge(progress.best + 0.2, 1.0, 0.1)
+        assert progress.judge(progress.best + 0.05, 1.0, 0.1)
 
 
 def test_solved_layers_are_taken_unless_clearly_worse(data: Path, tmp_path: Path) -> None:

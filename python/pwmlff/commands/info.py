@@ -132,15 +132,17 @@ def _card_lines(model: model_file.ModelInfo) -> dict[str, str]:
             files = [f for f in model.of_card(list, "data", which, "files") or () if type(f) is str]
             named = f" of {', '.join(files[:3])}" + f" and {len(files) - 3} more" * (len(files) > 3)
             data.append(words.format(frames) + named * bool(files))
+    from pwmlff.train.errors import QUANTITIES
+
     errors = []
-    for quantity in ("energy", "force", "virial"):
+    for quantity, called in QUANTITIES.items():
         both = [
             model.of_card(float, "errors", which, quantity, "rmse") for which in ("train", "valid")
         ]
         if any(value is not None for value in both):
             shown = " / ".join("-" if value is None else f"{value:.4g}" for value in both)
             unit = model.of_card(str, "errors", "reported_in", quantity) or ""
-            errors.append(f"{quantity} {shown} {unit}".rstrip())
+            errors.append(f"{called} {shown} {unit}".rstrip())
     of_atoms = model.isolated_atoms.items()
     alone = [f"{symbol} {label:.7g} / {own:.7g}" for symbol, (label, own) in of_atoms]
     lines = {

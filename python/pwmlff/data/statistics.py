@@ -103,6 +103,21 @@ def compute(
     )
 
 
+def charges_of_elements(frames: Frames) -> np.ndarray:
+    """Born charges [natoms, 3, 3] of atoms with one charge for each element.
+
+    That is the mean of a third of the trace over the atoms with labels; zero without any.
+    """
+    labelled = np.repeat(frames.has_born, frames.natoms)
+    born = np.zeros((len(frames.numbers), 3, 3))
+    for z in frames.elements if labelled.any() else ():
+        alike = frames.numbers == z
+        if (known := labelled & alike).any():
+            traces = np.trace(frames.born[known], axis1=1, axis2=2)
+            born[alike] = traces.mean() / 3.0 * np.eye(3)
+    return born
+
+
 def require_slots(
     frames: Frames, edges: Edges, count: np.ndarray, max_neighbor: int, rmax: float
 ) -> None:

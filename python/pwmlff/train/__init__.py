@@ -47,7 +47,7 @@ def train(
 
     Returns:
         `models`, an entry for each with `file` and the errors `train` and `valid` (RMSE of energy
-        in meV/atom, force in meV/angstrom, virial in meV/atom; reduced in units "lj").
+        in meV/atom, force in meV/angstrom, virial in meV/atom, born in e; reduced in units "lj").
 
     Raises:
         pwmlff.report.Failure: data, elements or settings cannot be used, `output` holds another

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from pwmlff.data.frames import Frames
-from pwmlff.train.errors import UNITS, Errors, Measure, among_others
+from pwmlff.train.errors import QUANTITIES, UNITS, Errors, Measure, among_others
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -21,14 +21,16 @@ def parity(
     virial: np.ndarray,
     errors: Errors,
     model: str,
+    born: np.ndarray | None = None,
 ) -> Figure:
-    """Predictions against labels: energy per atom, force components, virial per atom.
+    """Predictions against labels: energy per atom, components of forces, virials, Born charges.
 
     Args:
         frames: structures with labels.
         energy: [nframes], forces [natoms, 3], virial [nframes, 3, 3]: predictions.
         errors: of these predictions.
         model: its name, for the title.
+        born: [natoms, 3, 3], where `errors` has those of Born charges.
     """
     from matplotlib.figure import Figure  # noqa: PLC0415  slow to import
 
@@ -41,6 +43,7 @@ def parity(
         "energy": (energies, energy / natoms),
         "force": (frames.forces, forces),
         "virial": (frames.virials / per_atom, virial / per_atom),
+        "born": (frames.born, born),
     }
     measures = errors.measures
     figure = Figure(figsize=(4.2 * max(len(measures), 1), 4.2), layout="constrained")
@@ -79,7 +82,7 @@ def _name_axes(axes: Axes, name: str, measure: Measure, units: str) -> None:
     unit = UNITS[units]
     # Values are in the units of the structures, errors in those that they are reported in.
     own = unit.magnitude if name == "force" else unit.unit_of(name).replace("meV", "eV")
-    title = {"energy": "energy per atom", "virial": "virial per atom"}.get(name, name)
+    title = QUANTITIES[name] + " per atom" * (name in ("energy", "virial"))
     axes.set_xlabel(f"{title} of the data ({own})")
     axes.set_ylabel(f"{title} of the model ({own})")
     axes.set_title(f"RMSE {measure.rmse:.4g} {unit.unit_of(name)}", fontsize="medium")

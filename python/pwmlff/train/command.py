@@ -47,7 +47,6 @@ __all__ = ["Options", "Stop", "train"]
 
 log = logging.getLogger(__name__)
 
-TOLD = 20  # frames whose Born charges are looked at in the end
 #: Set by torchrun: how often it has started this job again.
 RESTARTS = "TORCHELASTIC_RESTART_COUNT"
 #: What the end of a training does where there is time for it.
@@ -195,9 +194,10 @@ def _train_one(
                 path = picture.destination(folder / PARITY)
                 # None where the last step was made by a start that was killed after it.
                 predicted = trainer.judged or learner.predict(valid.frames, valid.edges)
-                judged = errors.compute(valid.frames, *predicted, config.model.units)
+                born = learner.born_charges(valid.frames, valid.edges)
+                judged = errors.compute(valid.frames, *predicted, config.model.units, born)
                 name = str(folder / f"{LAST}{suffix}")
-                drawn = charts.parity(valid.frames, *predicted, judged, name)
+                drawn = charts.parity(valid.frames, *predicted, judged, name, born)
                 picture.save(drawn, path, dpi=120)
         except (Failure, OSError) as error:  # the model is there
             log.warning("%s", explain(error)[0])
@@ -245,7 +245,6 @@ def _train_one(
     if logged is None:  # on all ranks but the first
         return TrainReport()
     _finish(trainer, paths)
-    _log_born(paths[0], valid.frames if valid else learner.frames, threads_of(config.run, ranks))
     if not logged.rows:
         raise Failure(
             f"found no row in the log of '{folder}': the training was stopped before its first "
@@ -268,18 +267,6 @@ def _train_one(
     )
     baseline = (config.data.baseline, config.data.baseline_coeff)
     return TrainReport([trained], units=config.model.units, folder=str(folder), baseline=baseline)
-
-
-def _log_born(path: Path, frames: Frames, threads: int) -> None:
-    """Say how well some frames' Born charges are learned, where they have labels."""
-    try:
-        info = model_file.describe_unopened(path)
-        found = evaluate.born_errors(path, info, info.atom_type, frames, threads, most=TOLD)
-    except Failure as error:  # the model is there
-        log.warning("%s", explain(error)[0])
-        return
-    if found:
-        log.info("Born charges: RMSE %.3g e", found.rmse)
 
 
 def _finish(trainer: Trainer, paths: Sequence[Path]) -> None:

@@ -1,12 +1,13 @@
-"""How far energies, forces and virials of a model are from the labels of structures.
+"""How far energies, forces, virials and Born charges are from the labels of structures.
 
     errors = compute(frames, energy, forces, virial)
     errors.force.rmse  # meV/Å
 
 The error of an energy is (E - E')/n of a frame of n atoms. A force has an error for each component,
-a virial one for each of its 9 components over n. A label that is missing counts nowhere; a
-prediction that is no number makes its RMSE one that is none. Energies of isolated atoms, eV off
-where others are meV, do not count among others: :func:`isolated_atoms`.
+a virial one for each of its 9 components over n, a Born charge one for each of its 9, in e. A label
+that is missing counts nowhere; a prediction that is no number makes its RMSE one that is none.
+Energies of isolated atoms, eV off where others are meV, do not count among others:
+:func:`isolated_atoms`.
 """
 
 from __future__ import annotations
@@ -20,19 +21,23 @@ from ase.data import chemical_symbols
 
 from pwmlff.data.frames import Frames
 
-QUANTITIES = ("energy", "force", "virial")
+#: What there are errors of, and what people call it.
+QUANTITIES = {"energy": "energy", "force": "force", "virial": "virial", "born": "Born charge"}
+
+OF_ATOMS = ("force", "born")
 
 
 @dataclass(frozen=True)
 class Units:
     """What errors are reported in."""
 
-    factor: float  # from the units of the structures
+    factor: float  # from the units of the structures; of a Born charge 1
     energy: str
     force: str
     virial: str
     magnitude: str  # of a force, not of its error
     whole: str  # of an energy, not of its error
+    born: str = "e"
 
     def unit_of(self, quantity: str) -> str:
         """Unit of the error of a quantity."""
@@ -97,6 +102,7 @@ class Errors:
     energy: Measure | None
     force: Measure | None
     virial: Measure | None
+    born: Measure | None
     by_element: dict[str, Measure]  # of the force, by chemical symbol
     by_group: dict[str, dict[str, Measure]]  # by group and quantity
     by_magnitude: list[Bin]  # of the force
@@ -136,7 +142,12 @@ class WorstAtom:
 
 
 def compute(
-    frames: Frames, energy: np.ndarray, forces: np.ndarray, virial: np.ndarray, units: str = "metal"
+    frames: Frames,
+    energy: np.ndarray,
+    forces: np.ndarray,
+    virial: np.ndarray,
+    units: str = "metal",
+    born: np.ndarray | None = None,
 ) -> Errors:
     """Compare predictions with the labels.
 
@@ -146,19 +157,25 @@ def compute(
         forces: [natoms, 3].
         virial: [nframes, 3, 3], with the sign of `Frames`.
         units: of the structures and the predictions, a key of UNITS.
+        born: [natoms, 3, 3], which counts in frames with labels; None of a model that gives none.
 
     Raises:
         ValueError: an array has another shape.
     """
     differences = _differences(frames, energy, forces, virial, units)
+    differences["born"] = np.zeros((len(frames.numbers), 3, 3))
     labelled = {
         "energy": ~np.isnan(frames.energies),
         "force": ~np.isnan(frames.forces).any(axis=1),
         "virial": ~np.isnan(frames.virials).any(axis=(1, 2)),
+        "born": np.zeros(len(frames.numbers), dtype=bool),
     }
+    if born is not None and len(frames.born):
+        differences["born"] = born - frames.born
+        labelled["born"] = np.repeat(frames.has_born, frames.natoms)
 
     def measured(quantity: str, chosen: np.ndarray) -> Measure | None:
-        """Of chosen frames, or atoms for the force."""
+        """Of chosen frames, or atoms for the force and the Born charge."""
         if quantity == "energy":
             chosen = among_others(frames, chosen & labelled[quantity])
         return Measure.from_errors(differences[quantity][labelled[quantity] & chosen])
@@ -166,7 +183,7 @@ def compute(
     def group_measures(k: int) -> dict[str, Measure]:
         chosen = frames.group == k
         atoms = np.repeat(chosen, frames.natoms)
-        measures = {q: measured(q, atoms if q == "force" else chosen) for q in QUANTITIES}
+        measures = {q: measured(q, atoms if q in OF_ATOMS else chosen) for q in QUANTITIES}
         return {quantity: measure for quantity, measure in measures.items() if measure}
 
     return Errors(

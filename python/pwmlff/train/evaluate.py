@@ -74,7 +74,6 @@ class Tested:
     errors: Errors
     shifted: Shifted | None
     isolated_atoms: dict[str, dict[str, float]]  # as errors.isolated_atoms has them
-    born: Measure | None = None  # of Born charges, e
 
     def data(self) -> dict[str, Any]:
         """Plain values."""
@@ -85,22 +84,19 @@ class Tested:
             "errors": self.errors.data(),
             "energy_shifted": self.shifted and asdict(self.shifted),
             "isolated_atoms": self.isolated_atoms,
-            "born_charges": self.born and asdict(self.born),
         }
 
     def rows(self) -> list[_Row]:
         """Its errors, a row for each quantity, for people."""
         units = UNITS[self.errors.units]
         result: list[_Row] = [
-            (f"{name} ({units.unit_of(name)})", *_numbers(m), m.count)
+            (f"{errors.QUANTITIES[name]} ({units.unit_of(name)})", *_numbers(m), m.count)
             for name, m in self.errors.measures.items()
         ]
         if self.shifted:
             measure = self.shifted.measure
             name = f"energy, shifted ({units.energy})"
             result.insert(1, (name, *_numbers(measure), measure.count))
-        if self.born:
-            result.append(("Born charge (e)", *_numbers(self.born), self.born.count))
         return result
 
     def remark(self) -> str:
@@ -188,7 +184,8 @@ class TestReport:
         force, unit = f"force ({units.force})", units.magnitude
         by_element = [(symbol, *_numbers(m)) for symbol, m in found.by_element.items()]
         parts += _table((force, *NUMBERS), by_element, fewest=2)
-        heads = (f"{name} RMSE\n({units.unit_of(name)})" for name in found.measures)
+        called = errors.QUANTITIES
+        heads = (f"{called[q]} RMSE\n({units.unit_of(q)})" for q in found.measures)
         by_group = [
             (name, *(m[q].rmse if q in m else "" for q in found.measures))
             for name, m in found.by_group.items()
@@ -327,6 +324,7 @@ def test(
     threads = threads or allowed_threads()
     tested, grades = [], []
     predictions: list[Predictions] = []
+    born: list[np.ndarray | None] = []
     taken_off: dict[str, float] = {}
     for path, info, numbers in zip(models, every, numbers_of, strict=True):
         taking_part = numbers if elements else None
@@ -335,8 +333,8 @@ def test(
             taken_off = _offsets_of(info, frames, predicted[2], format)
             frames = Offsets(taken_off).taken_off(frames) if taken_off else frames
         grades.append(gamma)
-        born = born_errors(path, info, taking_part, frames, threads)
-        tested.append(_tested(str(path), engine, reason, frames, predicted, units, born))
+        born.append(_born_charges(path, info, taking_part, frames, threads))
+        tested.append(_tested(str(path), engine, reason, frames, predicted, units, born[-1]))
         predictions.append(predicted)
     judged, calibration, coverage, grade = tested[0], None, None, None
     if grades[0] is not None:
@@ -348,12 +346,14 @@ def test(
     if len(tested) > 1:
         energies, forces, virials = zip(*predictions, strict=True)
         predicted = (np.mean(energies, axis=0), np.mean(forces, axis=0), np.mean(virials, axis=0))
-        judged = _tested("mean", "", "", frames, predicted, units)
+        of_all = [one for one in born if one is not None]
+        born[0] = np.mean(of_all, axis=0) if len(of_all) == len(born) else None
+        judged = _tested("mean", "", "", frames, predicted, units, born[0])
         calibration = uncertainty.calibrate_ensemble(frames, forces, units)
         if calibration and (stored := uncertainty.Bounds.stored(models)):
             coverage = stored.coverage(*uncertainty.disagreement(frames, forces))
     if output:
-        drawn = charts.parity(frames, *predicted, judged.errors, judged.model)
+        drawn = charts.parity(frames, *predicted, judged.errors, judged.model, born[0])
         picture.save(drawn, output, dpi=150)
     return TestReport(
         tested,
@@ -457,29 +457,28 @@ def predict_by(
     return choice.engine.name, choice.reason, predicted, gamma
 
 
-def born_errors(
+def _born_charges(
     path: Path,
     info: model_file.ModelInfo,
     elements: Sequence[int] | None,
     frames: Frames,
     threads: int,
-    most: int | None = None,
-) -> Measure | None:
-    """Errors of Born charges, e, in the first frames that have labels; the rest as `predict_by`.
+) -> np.ndarray | None:
+    """Born charges [natoms, 3, 3] in the frames that have labels of them, NaN elsewhere.
+
+    Arguments are those of :func:`predict_by`.
 
     Returns:
         None for a model without charges, and where no frame has labels.
     """
-    chosen = np.flatnonzero(frames.has_born)[:most].tolist()
+    chosen = np.flatnonzero(frames.has_born).tolist()
     if not info.has_charges or not chosen:
         return None
     engine = choose(path, "auto", "exact", elements, threads, skin=0.0).engine
-    differences = []
+    born = np.full((len(frames.numbers), 3, 3), np.nan)
     for k in chosen:
-        found = engine(frames.structure(k), born=True).born
-        assert found is not None  # as was wanted
-        differences.append(found - frames.born[frames.rows(k)])
-    return Measure.from_errors(np.concatenate(differences))
+        born[frames.rows(k)] = engine(frames.structure(k), born=True).born
+    return born
 
 
 def _tested(
@@ -489,12 +488,12 @@ def _tested(
     frames: Frames,
     predicted: Predictions,
     units: str,
-    born: Measure | None = None,
+    born: np.ndarray | None,
 ) -> Tested:
-    found = errors.compute(frames, *predicted, units)
+    found = errors.compute(frames, *predicted, units, born)
     shifted = errors.shifted(frames, predicted[0], units)
     alone = errors.isolated_atoms(frames, predicted[0])
-    return Tested(model, engine, reason, found, shifted, alone, born)
+    return Tested(model, engine, reason, found, shifted, alone)
 
 
 test.__test__ = False  # type: ignore[attr-defined]  # it is none of pytest's

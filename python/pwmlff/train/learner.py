@@ -14,10 +14,10 @@ from typing import Any
 import numpy as np
 
 from pwmlff.data import statistics
-from pwmlff.data.frames import Frames
+from pwmlff.data.frames import QUANTITIES, Frames
 from pwmlff.data.neighbors import Edges
 from pwmlff.report import Failure
-from pwmlff.train import comm, errors
+from pwmlff.train import comm
 from pwmlff.train.adam import Adam, AdamOptions, Average, Schedule
 from pwmlff.train.checkpoint import subset
 from pwmlff.train.config import Config
@@ -217,7 +217,7 @@ class Learner:
         loss = self.config.loss
         self.refitted = np.zeros(len(self.parameters))
         if self.ranks.rank == 0:
-            quantities = [name for name in errors.QUANTITIES if max(getattr(loss, name))]
+            quantities = [name for name in QUANTITIES if max(getattr(loss, name))]
             self.refitted = self.model.solved(
                 self.averaged(), self.free, self.of_frame, quantities, seconds
             )
@@ -251,6 +251,10 @@ class Learner:
     def predict(self, frames: Frames, edges: Edges) -> Predictions:
         """Energies, forces and virials of the model that would be saved now."""
         return self.model.predict(self.averaged(), frames, edges)
+
+    def born_charges(self, frames: Frames, edges: Edges) -> np.ndarray | None:
+        """Born charges of the model that would be saved now, as it gives them where it has some."""
+        return self.model.born_charges(self.averaged(), frames, edges)
 
     def refine(self, sample: np.ndarray, forces: np.ndarray | None) -> None:
         """Look whether what steps are computed with is close enough to the model.

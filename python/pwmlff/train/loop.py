@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 import math
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -33,6 +33,8 @@ log = logging.getLogger(__name__)
 SAMPLE = 64  # training frames that a validation looks at
 VALIDATIONS = 40  # of a run, where it is not said how often
 COSTLIEST = 0.1  # share of the time that validations may take then
+#: Validations that a moving average of scores has at most, and within what part of the run.
+AVERAGED, WINDOW = 4, 0.1
 LEAVING = 2.0  # seconds to load the command, before its clock runs, to report and to leave
 FEW = 100  # steps in max_time, which is said to be too short then
 END = 0.25  # share of max_time that what comes after the last step may take
@@ -58,7 +60,8 @@ class Progress:
     max_time: float = 0.0  # that `fraction` is of
     costs: dict[str, float] = field(default_factory=dict)  # seconds of what the end will do
     left_out: list[str] = field(default_factory=list)  # of that, as it takes too long
-    best: float = float("inf")  # score of the best validation
+    best: float = float("inf")  # lowest of the scores that validations count by
+    scores: list[tuple[float, float]] = field(default_factory=list)  # newest: part of run, score
     kept: int = 0  # step of the model that is kept as the best
     stale: int = 0  # validations since then
     next_validation: int = 0  # epoch
@@ -66,6 +69,33 @@ class Progress:
     atoms: int = 0
     loss: float = 0.0  # sum over the steps
     steps: int = 0
+
+    def judge(self, score: float, part: float, doubt: float | None) -> bool:
+        """Whether a validation is the best so far.
+
+        It counts by the mean score of the newest AVERAGED validations within WINDOW. While steps
+        are large, energies swing, and a few frames have small errors by chance in one of many
+        validations.
+
+        Args:
+            score: of the validation.
+            part: of the run that is over.
+            doubt: of the one that no step follows, standard error of its score. It counts alone, as
+                last layers are solved for. Few frames do not tell it from a score that is lower by
+                less than this, and then it is taken (the rule of one standard error, Breiman et al.
+                1984, Classification and Regression Trees). None of others.
+        """
+        if doubt is None:
+            recent = [pair for pair in self.scores if pair[0] > part - WINDOW]
+            self.scores = [*recent[1 - AVERAGED :], (part, score)]
+            score = math.fsum(one for _, one in self.scores) / len(self.scores)
+        better = score < self.best + (doubt or 0.0)
+        if doubt is None:
+            self.stale = 0 if better else self.stale + 1
+        self.best = min(self.best, score)
+        if better:
+            self.kept = self.step
+        return better
 
 
 #: Called on rank 0 with what a model is now, of BEST and LAST, and its errors on frames that it
@@ -337,7 +367,7 @@ class Trainer:
             record, display: of rank 0; None on the others.
             last: whether no step follows: the last layers are solved for then.
         """
-        config, progress = self.config, self.progress
+        progress = self.progress
         comm.same_everywhere(self.ranks, self.learner.parameters)
         if last:
             self._refit()
@@ -345,25 +375,19 @@ class Trainer:
         valid = train = None
         predicted, self.judged = self._predictions()
         if predicted is not None:
-            units = config.model.units
-            train = errors.compute(self.sampled.frames, *predicted, units)
+            train = self._errors(self.sampled, predicted)
             if self.valid is not None and self.judged is not None:
-                valid = errors.compute(self.valid.frames, *self.judged, units)
+                valid = self._errors(self.valid, self.judged)
         self.learner.refine(self.sample, None if predicted is None else predicted[1])
         judged = valid or train
-        rmse = {k: m.rmse for k, m in judged.measures.items()} if judged else {}  # of rank 0
-        score = self.ranks.broadcast(self.score(rmse) if judged else math.nan)
+        rmse = self._learned(judged) if judged else {}  # of rank 0
+        score, doubt = self.ranks.broadcast((self.score(rmse), self._doubt(rmse)))
         if not np.isfinite(score):
             raise comm.SharedFailure(
                 f"epoch {self.epoch:.2f}: the errors of the model are no numbers: lower "
                 "learning_rate, or look for bad labels with pwmlff data check"
             )
-        better = score < progress.best + (self._doubt() if last else 0.0)
-        if not last:
-            progress.stale = 0 if better else progress.stale + 1
-        progress.best = min(progress.best, score)
-        if better:
-            progress.kept = progress.step
+        better = progress.judge(score, self.progress_of_run(), doubt if last else None)
         if self.ranks.rank == 0:
             now = {"time": progress.seconds, "learning_rate": self.learner.learning_rate}
             row = LogRow.from_errors(train=train, valid=valid, **now, **self._latest())
@@ -377,6 +401,11 @@ class Trainer:
         cost = self.ranks.broadcast(time.monotonic() - began)
         progress.costs["validation"] = cost
         progress.next_validation = int(self.epoch) + self._interval(cost)
+
+    def _errors(self, data: Dataset, predicted: Predictions) -> errors.Errors:
+        """Of the model that would be saved now, which has these predictions."""
+        born = self.learner.born_charges(data.frames, data.edges)
+        return errors.compute(data.frames, *predicted, self.config.model.units, born)
 
     def _predictions(self) -> tuple[Predictions | None, Predictions | None]:
         """Align energies and offsets of virials, and predict. Collective.
@@ -401,17 +430,21 @@ class Trainer:
         return predicted, judged
 
     def score(self, rmse: Mapping[str, float]) -> float:
-        """How good a model with these errors is, see :func:`score_of`."""
-        return score_of(rmse, self._untaught)
+        """How good a model with these errors is, see :func:`score_of`; no number without errors."""
+        return score_of(rmse, self._untaught) if rmse else math.nan
 
-    def _doubt(self) -> float:
+    def _learned(self, judged: errors.Errors) -> dict[str, float]:
+        """RMSEs of what the model learns, by quantity; labels of Born charges may weigh nothing."""
+        rmse = {name: measure.rmse for name, measure in judged.measures.items()}
+        return {k: v for k, v in rmse.items() if k != "born" or self.config.nep.born}
+
+    def _doubt(self, rmse: Mapping[str, float]) -> float:
         """Standard error of the score, for k frames 1 / sqrt(k) in the logarithm of the energies.
 
-        Solving for the last layers lowers the errors of all that is learned from. A model that few
-        frames alone find worse, and by no more than this, is taken (the rule of one standard error,
-        Breiman et al. 1984, Classification and Regression Trees).
+        That is a half of the score, or a third.
         """
-        return 0.5 / math.sqrt(max(1, len((self.valid or self.sampled).frames)))
+        nframes = len((self.valid or self.sampled).frames)
+        return 1.0 / max(2, len(counted(rmse))) / math.sqrt(max(1, nframes))
 
     @cached_property
     def _untaught(self) -> dict[str, float]:
@@ -423,7 +456,8 @@ class Trainer:
         per_atom = frames.energies_per_atom[known]
         energies = frames.natoms * (share @ statistics.fitted(share[known], per_atom))
         zeros = np.zeros_like(frames.forces), np.zeros_like(frames.virials)
-        baseline = errors.compute(frames, energies, *zeros, self.config.model.units)
+        born = statistics.charges_of_elements(frames)
+        baseline = errors.compute(frames, energies, *zeros, self.config.model.units, born)
         return {name: m.rmse for name, m in baseline.measures.items()}
 
     def _interval(self, cost: float) -> int:
@@ -494,19 +528,24 @@ class Trainer:
         return True
 
 
+def counted(rmse: Collection[str]) -> list[str]:
+    """Those quantities that a score has, of those that there are errors of."""
+    return [name for name in ("energy", "force", "born") if name in rmse] or list(rmse)
+
+
 def score_of(rmse: Mapping[str, float], untaught: Mapping[str, float]) -> float:
     """How good a model is, whenever it is judged; the best has the lowest.
 
-    The mean logarithm of its errors of energies and forces over those of a model that knows no
-    neighbors. Virials count where there are no others. Errors beyond those count like them:
-    energies swing while forces are learned, and a model that has learned nothing is not to win
-    by that.
+    The mean logarithm of its errors of energies, forces and Born charges, as far as it learns from
+    labels of them, over those of a model that knows no neighbors. Virials count where there are no
+    others. Errors beyond those count like them: energies swing while forces are learned, and a
+    model that has learned nothing is not to win by that.
 
     Args:
         rmse: of the quantities that have labels, as they are reported.
         untaught: the same of a model that knows no neighbors.
     """
-    names = [name for name in ("energy", "force") if name in rmse] or list(rmse)
+    names = counted(rmse)
     if not all(np.isfinite(rmse[name]) for name in names):
         return float("nan")
     ratios = [rmse[name] / untaught[name] if untaught[name] > 0.0 else 1.0 for name in names]

@@ -330,6 +330,20 @@ class NepModel(Trainable):
         every, none = np.arange(len(frames)), np.zeros(len(frames), dtype=bool)
         return _predictions(self._evaluated(exact, parameters, frames, edges, every, none))
 
+    def born_charges(
+        self, parameters: np.ndarray, frames: Frames, edges: Edges
+    ) -> np.ndarray | None:
+        """Born charges in float64, as of any model."""
+        chosen = np.flatnonzero(frames.has_born)
+        if not self.model.charge_mode or not len(chosen):
+            return None
+        exact = self._compiled(False, np.ones(edges.ntypes))
+        results = self._evaluated(exact, parameters, frames, edges, chosen, frames.has_born)
+        born = np.full((len(frames.numbers), 3, 3), np.nan)
+        for k, (*_, found) in zip(chosen.tolist(), results, strict=True):
+            born[frames.rows(k)] = found
+        return born
+
     def _evaluated(
         self,
         compiled: list[NepTraining],

@@ -81,9 +81,9 @@ class TrainReport:
             parts.append(facts(self.plan))
         if self.models:
             table = Table("model", "epochs", "minutes", "ended by")
-            for name in errors.QUANTITIES:
+            for name, called in errors.QUANTITIES.items():
                 if any(name in m.train or name in m.valid for m in self.models):
-                    table.add_column(f"{name}\n{errors.UNITS[self.units].unit_of(name)}")
+                    table.add_column(f"{called}\n{errors.UNITS[self.units].unit_of(name)}")
             for m in self.models:
                 shown = [
                     " / ".join(

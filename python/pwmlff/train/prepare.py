@@ -15,13 +15,13 @@ from ase.data import atomic_numbers, chemical_symbols
 
 from pwmlff.data import cache, duplicates, offsets, readers, sources, split
 from pwmlff.data.baseline import Baseline
-from pwmlff.data.frames import Frames, named, rows_of
+from pwmlff.data.frames import QUANTITIES, Frames, named, rows_of
 from pwmlff.data.neighbors import Edges
 from pwmlff.data.offsets import Offsets
 from pwmlff.evaluation import model_file
 from pwmlff.evaluation.nep_file import Nep
 from pwmlff.report import Failure
-from pwmlff.train import comm, errors, nep, potential, repulsion
+from pwmlff.train import comm, nep, potential, repulsion
 from pwmlff.train.config import Config
 from pwmlff.train.edge import TrainableModule, load_module
 from pwmlff.train.hardware import device_of, threads_of
@@ -210,7 +210,7 @@ def _require_labels(frames: Frames, name: str, config: Config) -> None:
     if not len(frames):
         raise Failure(f"[data] {name} has no frame, expected one or more")
     has = {**frames.labelled, "force": ~np.isnan(frames.forces[:, 0])}  # of atoms
-    wanted = [q for q in errors.QUANTITIES if max(getattr(config.loss, q)) > 0.0]
+    wanted = [q for q in QUANTITIES if max(getattr(config.loss, q)) > 0.0]
     if not any(has[quantity].any() for quantity in wanted):
         raise Failure(
             f"the {len(frames)} frames of [data] {name} have no label of {', '.join(wanted)}, "

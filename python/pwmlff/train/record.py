@@ -1,8 +1,8 @@
 """What a training leaves behind and shows: log, learning curve, TensorBoard, progress.
 
 Only one rank holds these. The log is there twice, for people and for programs, a row for each
-validation: log.csv and log.jsonl (JSON lines). RMSEs are in meV/atom and meV/angstrom, or reduced
-in units "lj" (`errors.UNITS`).
+validation: log.csv and log.jsonl (JSON lines). RMSEs are in meV/atom, meV/angstrom and e, or
+reduced in units "lj" (`errors.UNITS`).
 """
 
 from __future__ import annotations
@@ -57,6 +57,8 @@ class LogRow:
     force_valid: float | None = None
     virial_train: float | None = None
     virial_valid: float | None = None
+    born_train: float | None = None
+    born_valid: float | None = None
     atoms_per_second: float | None = None  # learned from, of all ranks
 
     @classmethod
@@ -90,13 +92,16 @@ class LogRow:
 
 
 COLUMNS = [field.name for field in fields(LogRow)]
-#: Of the columns of the table on the screen: epoch, step, time, errors, rate; 77 in all.
+#: What quantities are called above its columns.
+LETTERS = dict(zip(QUANTITIES, "EFVZ", strict=True))
+#: Of the columns of the table on the screen: epoch, step, time, errors, rate; 77 in all without
+#: Born charges, 93 with them.
 WIDTHS = (5, 7, 8, *(7,) * (2 * len(QUANTITIES)), 6)
 
 
 def header(quantities: Sequence[str], units: str = "metal") -> list[str]:
     """Lines above the rows of a training on the screen: names, and units of the errors."""
-    names = [f"{q[0].upper()} {name}" for q in quantities for name in ("train", "valid")]
+    names = [f"{LETTERS[q]} {name}" for q in quantities for name in ("train", "valid")]
     first = _columns(["epoch", "step", "time", *names, "rate"])
     pair = 2 * WIDTHS[3] + 1
     wanted = (f"{UNITS[units].unit_of(q):^{pair}}" for q in quantities)
@@ -345,7 +350,7 @@ def learning_curve(rows: Sequence[LogRow], units: str = "metal") -> Figure:
                 marker = "." if len(rows) < 50 else ""
                 axes.plot(steps, shown, color=SETS[which], label=which, marker=marker)
         unit = "" if name == "loss" else f"\n({UNITS[units].unit_of(name)})"
-        axes.set_ylabel(("loss" if name == "loss" else f"{name} RMSE") + unit)
+        axes.set_ylabel(("loss" if name == "loss" else f"{QUANTITIES[name]} RMSE") + unit)
         if axes.lines:
             axes.legend(fontsize="small")
             _scale(axes)
@@ -445,7 +450,7 @@ class Display:
         if row.quantities != self._quantities:
             self._quantities = row.quantities
             lines = [*header(row.quantities, self._units), *lines]
-        self._screen.print(Text("\n".join(lines)))
+        self._screen.print(Text("\n".join(lines)), soft_wrap=True)
 
 
 def duration(seconds: float) -> str:

@@ -86,6 +86,15 @@ class Trainable(Protocol):
     def predict(self, parameters: np.ndarray, frames: Frames, edges: Edges) -> Predictions:
         """Predictions of the model that would be saved with these parameters."""
 
+    def born_charges(
+        self, parameters: np.ndarray, frames: Frames, edges: Edges
+    ) -> np.ndarray | None:
+        """Born charges of that model [natoms, 3, 3], NaN in frames without labels of them.
+
+        None of a model without charges, and where no frame has labels.
+        """
+        return None
+
     def lacking_energies(self) -> np.ndarray:
         """What energies of single atoms lack to fit the data, [ntypes]; zero without energies.
 
