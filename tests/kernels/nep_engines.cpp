@@ -329,6 +329,7 @@ int main(int argc, char **argv)
       if (std::string(set) == "baseline") throw;    // this processor does not run the others
     }
   }
+  unsetenv("PWMLFF_CPU");
   constexpr int everything = 1000;
   const bool gpu = has_gpu();
   for (Check &check : all) {
