@@ -105,5 +105,18 @@ int main()
         expect("the sum of virials of atoms", sum, found.virial[k]);
       }
     }
+  // A list that lasts while atoms wander and, at times, one of them jumps.
+  for (const int nthreads : {1, 3}) {
+    std::vector<double> wandering = x;
+    input.x = wandering.data();
+    input.nthreads = nthreads;
+    input.list = 10 + nthreads;
+    for (int step = 0; step < 300; ++step) {
+      for (double &component : wandering) component += 0.1 * noise(generator);
+      if (step % 50 == 40) wandering[3 * (step % NATOMS)] += 0.7;
+      expect("the energy with a list of before", engine->evaluate(input).energy,
+             energy_of(wandering));
+    }
+  }
   return failures > 0;
 }

@@ -12,6 +12,7 @@ namespace pwmlff {
 
 Worker::~Worker() = default;
 Program::~Program() = default;
+double Program::cutoff() const { return 0.0; }
 int Program::nphases() const { return 1; }
 void Program::begin(const BlockPlan &) {}
 Exchange Program::before(int) { return {}; }
@@ -48,7 +49,10 @@ void exchange_rows(const Exchange &rows, T *const *arrays, const Input &input, i
 
 Driver::Driver(std::unique_ptr<Program> program, std::vector<bool> present,
                std::vector<int> slots) :
-    program_(std::move(program)), present(std::move(present)), slots(std::move(slots))
+    program_(std::move(program)),
+    present(std::move(present)),
+    slots(std::move(slots)),
+    near(program_->cutoff(), static_cast<int>(this->present.size()))
 {
 }
 
@@ -141,10 +145,11 @@ void Driver::add_sums()
   result.potential = plan.potential;
 }
 
-const Evaluation &Driver::evaluate(const Input &input)
+const Evaluation &Driver::evaluate(const Input &all)
 {
-  if (program_->has_charges()) require_box(input);
-  if (input.list == 0 || input.list != list) make_blocks(input);
+  if (program_->has_charges()) require_box(all);
+  if (all.list == 0 || all.list != list) make_blocks(all);
+  const Input &input = near.of(all);
   const auto nblocks = static_cast<std::ptrdiff_t>(blocks.size());
   const int nworkers = std::max(1, std::min(input.nthreads, static_cast<int>(nblocks)));
   make_sums(input, nworkers);

@@ -5,6 +5,7 @@
 
 #pragma once
 
+#include "near_candidates.h"
 #include "program.h"
 
 #include <cstdint>
@@ -25,7 +26,7 @@ class PWMLFF_KERNELS_API Driver {
 
   /// Keeps its scratch between calls: not to be called from two threads at once.
   /// @throws TooManyNeighbors, SumsDiffer, std::invalid_argument for a center that takes no part
-  const Evaluation &evaluate(const Input &input);
+  const Evaluation &evaluate(const Input &all);
 
  private:
   void make_blocks(const Input &input);
@@ -43,6 +44,7 @@ class PWMLFF_KERNELS_API Driver {
   std::vector<int> order;    // centers that take part, by species
   std::vector<CenterBlock> blocks;
   BlockPlan plan{};
+  NearCandidates near;
 
   std::vector<PartialSums> partial_sums;        // one per worker
   std::vector<std::vector<double>> row_sums;    // of each worker; the first one's are the result

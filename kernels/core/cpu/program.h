@@ -79,6 +79,9 @@ class PWMLFF_KERNELS_API Program {
   virtual int block_size() const = 0;
   virtual std::size_t table_bytes() const = 0;
 
+  /// Beyond which no neighbor counts; 0 where that is not known.
+  virtual double cutoff() const;
+
   /// All workers end a phase before the next one begins. One phase unless said otherwise.
   virtual int nphases() const;
   /// Called by one thread before an evaluation, to make room.

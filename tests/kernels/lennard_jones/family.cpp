@@ -82,6 +82,7 @@ class LennardJonesProgram : public Program {
   explicit LennardJonesProgram(LennardJones model) : model(std::move(model)) {}
   Worker *make_worker() override { return new LennardJonesWorker(model); }
   int block_size() const override { return 1; }
+  double cutoff() const override { return model.rc; }
   std::size_t table_bytes() const override { return 0; }
 
  private:

@@ -77,6 +77,7 @@ template <class T, class F, int C> class DPProgram : public Program {
 
   Worker *make_worker() override;
   int block_size() const override { return Fit::atoms; }
+  double cutoff() const override { return rmax; }
   std::size_t table_bytes() const override
   {
     std::size_t bytes = 0;

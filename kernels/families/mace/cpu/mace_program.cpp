@@ -42,6 +42,7 @@ template <class T> class Mace : public Program {
     return worker;
   }
   int block_size() const override { return MACE_BLOCK; }
+  double cutoff() const override { return packed.network.cutoff; }
   std::size_t table_bytes() const override { return packed.table_bytes(); }
   int nphases() const override { return 2 * nlayers() - 1; }
   int exchange_width() const override
