@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 
-// sin(pi s) and cos(pi s) for |s| <= 1/2, which is all that cutoff functions need, for the CPU and
-// GPUs. T is float or double; V is T or a vector of T (core/cpu/simd.h).
+// Sines and cosines of a reduced angle, for the CPU and GPUs. T is float or double; V is T or a
+// vector of T (core/cpu/simd.h).
 
 #pragma once
 
@@ -26,6 +26,7 @@ template <class T> struct HalfCosineSeries {
   }
 };
 
+/// sin(pi s) and cos(pi s) for |s| <= 1/2, which is all that cutoff functions need.
 template <class T, class V> PWMLFF_FORMULA void half_cosine(V s, V &sine, V &cosine)
 {
   constexpr HalfCosineSeries<T> series;
@@ -38,6 +39,15 @@ template <class T, class V> PWMLFF_FORMULA void half_cosine(V s, V &sine, V &cos
     cosine = cosine * square + series.cosine[k];
   }
   sine *= s;
+}
+
+/// sin(2 pi s) and cos(2 pi s) for |s| <= 1/2.
+template <class T, class V> PWMLFF_FORMULA void whole_cosine(V s, V &sine, V &cosine)
+{
+  V half_sine, half;
+  half_cosine<T>(s, half_sine, half);
+  sine = T(2) * half_sine * half;
+  cosine = T(1) - T(2) * half_sine * half_sine;
 }
 
 }    // namespace pwmlff

@@ -227,6 +227,12 @@ template <> struct TanhConstants<float> {
   static constexpr std::int32_t one = 0x3f800000;
 };
 
+/// The nearest integers to numbers below 2^51.
+inline DoubleVector nearest(DoubleVector x)
+{
+  return (x + TanhConstants<double>::round) - TanhConstants<double>::round;
+}
+
 /// tanh within about two units in the last place, from e = exp(2|x|) - 1 as e / (e + 2); exp by
 /// reduction of the argument with ln 2 in two parts (Cody and Waite, Software Manual for the
 /// Elementary Functions, 1980) and its Taylor series.

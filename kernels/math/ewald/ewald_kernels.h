@@ -33,18 +33,27 @@ namespace pwmlff {
 /// exp(i n b.x) for n = 0 .. range of each axis: complex numbers, in two orders for lanes that are
 /// pairs or atoms.
 struct EwaldTable {
+  enum class Order { by_atom, by_power };
   std::int64_t natoms;
   int start[3], length;    // where an axis begins, and numbers of an atom
   double *by_atom;         // [natoms, length, 2]
   double *by_power;        // [length, natoms, 2]
 
-  PWMLFF_HOST_DEVICE const double *of_atom(std::int64_t atom, int axis, int n) const
+  template <Order order> PWMLFF_FORMULA const double *at(std::int64_t atom, int axis, int n) const
   {
-    return by_atom + 2 * (atom * length + start[axis] + n);
+    if constexpr (order == Order::by_atom) return by_atom + 2 * (atom * length + start[axis] + n);
+    else return by_power + 2 * ((start[axis] + n) * natoms + atom);
   }
-  PWMLFF_HOST_DEVICE const double *of_power(std::int64_t atom, int axis, int n) const
+  /// exp(i (n1 b1 + n2 b2).x)
+  template <Order order>
+  PWMLFF_FORMULA void plane(std::int64_t atom, int n1, int n2, double &re, double &im) const
   {
-    return by_power + 2 * ((start[axis] + n) * natoms + atom);
+    double a[2], b[2];
+    load_together<2>(at<order>(atom, 0, n1), a);
+    load_together<2>(at<order>(atom, 1, n2 < 0 ? -n2 : n2), b);
+    if (n2 < 0) b[1] = -b[1];
+    re = a[0] * b[0] - a[1] * b[1];
+    im = a[0] * b[1] + a[1] * b[0];
   }
 };
 
@@ -62,18 +71,6 @@ struct Slabs {
   PWMLFF_HOST_DEVICE std::int64_t end(std::int64_t k) const { return begin(k + 1); }
 };
 
-/// exp(i (n1 b1 + n2 b2).x) from those of two axes, of which the second has |n2|.
-PWMLFF_FORMULA void ewald_plane(const double *first, const double *second, bool conjugate,
-                                double &re, double &im)
-{
-  double a[2], b[2];
-  load_together<2>(first, a);
-  load_together<2>(second, b);
-  if (conjugate) b[1] = -b[1];
-  re = a[0] * b[0] - a[1] * b[1];
-  im = a[0] * b[1] + a[1] * b[0];
-}
-
 struct EwaldPowers {
   static constexpr int lanes = 1;
   static constexpr const char *name = "EwaldPowers";
@@ -85,11 +82,10 @@ struct EwaldPowers {
   template <class Team> PWMLFF_HOST_DEVICE void operator()(const Team &, std::int64_t atom) const
   {
     for (int d = 0; d < 3; ++d) {
-      double turns = 0.0, half[2];
+      double turns = 0.0, sine, cosine;
       for (int c = 0; c < 3; ++c) turns += box.axis[3 * d + c] * x[3 * atom + c];
       turns *= 0.5 * std::numbers::inv_pi;
-      half_cosine<double>(turns - std::rint(turns), half[0], half[1]);
-      const double cosine = 1.0 - 2.0 * half[0] * half[0], sine = 2.0 * half[0] * half[1];
+      whole_cosine<double>(turns - std::rint(turns), sine, cosine);
       double power[2] = {1.0, 0.0};
       for (int n = 0; n <= range[d]; ++n) {
         store_together<2>(power, table.by_atom + 2 * (atom * table.length + table.start[d] + n));
@@ -135,13 +131,11 @@ struct EwaldStructure {
     const std::int64_t begin = atoms.begin(slab), end = atoms.end(slab);
     for (std::int64_t p = first + team.lane(); p < first + tile && p < npairs; p += team.lanes()) {
       const EwaldPair pair = pairs[p];
-      const int n2 = pair.n2 < 0 ? -pair.n2 : pair.n2;
       double sum[4] = {};
       for (std::int64_t atom = begin; atom < end; ++atom) {
         double re, im, along[2];
-        ewald_plane(table.of_atom(atom, 0, pair.n1), table.of_atom(atom, 1, n2), pair.n2 < 0, re,
-                    im);
-        load_together<2>(table.of_atom(atom, 2, pair.n3), along);
+        table.plane<EwaldTable::Order::by_atom>(atom, pair.n1, pair.n2, re, im);
+        load_together<2>(table.at<EwaldTable::Order::by_atom>(atom, 2, pair.n3), along);
         const double q = charge[atom];
         re *= q;
         im *= q;
@@ -241,16 +235,14 @@ struct EwaldPotentials {
     for (int n3 = 0; n3 <= group.most; ++n3) {
       double a[8], along[2];
       load_together<8>(coefficients + 8 * static_cast<std::int64_t>(group.first + n3), a);
-      load_together<2>(table.of_power(atom, 2, n3), along);
+      load_together<2>(table.at<EwaldTable::Order::by_power>(atom, 2, n3), along);
       u[0] += a[0] * along[0] - a[1] * along[1];
       u[1] += a[2] * along[0] + a[3] * along[1];
       w[0] += a[7] * along[0] - a[6] * along[1];
       w[1] += a[5] * along[0] + a[4] * along[1];
     }
-    const int n2 = group.n2 < 0 ? -group.n2 : group.n2;
     double re, im;
-    ewald_plane(table.of_power(atom, 0, group.n1), table.of_power(atom, 1, n2), group.n2 < 0, re,
-                im);
+    table.plane<EwaldTable::Order::by_power>(atom, group.n1, group.n2, re, im);
     const double turned = u[0] * im + u[1] * re;
     sum[0] += u[0] * re - u[1] * im;
     sum[1] += group.n1 * turned;
@@ -297,13 +289,11 @@ struct EwaldAtomVirials {
     double v[9] = {};
     for (std::int64_t p = 0; p < npairs; ++p) {
       const EwaldPair pair = pairs[p];
-      const int n2 = pair.n2 < 0 ? -pair.n2 : pair.n2;
       const StructureFactors s(structure + 4 * p);
       double weights[2], re, im, along[2];
       box.weigh(pair.n1, pair.n2, pair.n3, weights);
-      ewald_plane(table.of_power(atom, 0, pair.n1), table.of_power(atom, 1, n2), pair.n2 < 0, re,
-                  im);
-      load_together<2>(table.of_power(atom, 2, pair.n3), along);
+      table.plane<EwaldTable::Order::by_power>(atom, pair.n1, pair.n2, re, im);
+      load_together<2>(table.at<EwaldTable::Order::by_power>(atom, 2, pair.n3), along);
       for (int side = 0; side < 2; ++side) {
         if (weights[side] == 0.0) continue;
         const double cosine = along[0], sine = side ? -along[1] : along[1];

@@ -6,6 +6,7 @@
 #pragma once
 
 #include "../../core/cpu/simd.h"
+#include "../half_cosine.h"
 #include "reciprocal_lattice.h"
 
 namespace pwmlff::PWMLFF_ISA {
@@ -31,16 +32,24 @@ class EwaldSums {
     results.reserve(4 * padded);
     charge.reserve(padded);
     const double *const axes = lattice->box().axis;
-    for (std::size_t k = 0; k < padded; ++k)
+    for (int k = 0; k < nchunks * chunk; k += width) {
+      Vec<double> position[3];
+      for (int c = 0; c < 3; ++c)
+        position[c] = gather<double>([&](int l) {
+          return k + l < n ? x[3 * static_cast<std::ptrdiff_t>(atom[k + l]) + c] : 0.0;
+        });
       for (int d = 0; d < 3; ++d) {
-        double phase = 0.0;
-        if (k < static_cast<std::size_t>(n))
-          for (int c = 0; c < 3; ++c)
-            phase += axes[3 * d + c] * x[3 * static_cast<std::ptrdiff_t>(atom[k]) + c];
-        double *const to = &base[(k / chunk * 6 + 2 * d) * chunk + k % chunk];
-        to[0] = __builtin_cos(phase);
-        to[chunk] = __builtin_sin(phase);
+        const Vec<double> turns = 0.5 * std::numbers::inv_pi *
+                                  (axes[3 * d] * position[0] + axes[3 * d + 1] * position[1] +
+                                   axes[3 * d + 2] * position[2]);
+        Vec<double> sine, cosine;
+        whole_cosine<double>(turns - nearest(turns), sine, cosine);
+        double *const to =
+            &base[static_cast<std::size_t>(k / chunk * 6 + 2 * d) * chunk + k % chunk];
+        store(to, cosine);
+        store(to + chunk, sine);
       }
+    }
     for (std::size_t k = n; k < padded; ++k) charge[k] = 0.0;
     std::size_t largest = 0;
     for (int d = 0; d < 3; ++d) {

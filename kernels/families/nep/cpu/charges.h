@@ -149,11 +149,10 @@ template <class T> class ChargeWorker {
   {
     const int first = nkept - run.vectors;
     const T *const gradients = &kept[3 * static_cast<std::size_t>(first) * width];
-    for (int v = 0; v < run.vectors; ++v)
-      shell.add_totals(run.begin + v, gradients + 3 * static_cast<std::ptrdiff_t>(v) * width,
-                       totals);
-    for (int e = 0; e < run.vectors * width; ++e)
-      row[first * width + e] = e < run.count ? shell.row[run.begin * width + e] : i;
+    shell.add_totals(run, gradients, 3 * width, totals);
+    int *const rows = &row[static_cast<std::size_t>(first) * width];
+    for (int e = 0; e < run.count; ++e) rows[e] = shell.row[run.begin * width + e];
+    for (int e = run.count; e < run.vectors * width; ++e) rows[e] = i;
     if (!sums.born) return;
     for (int e = 0; e < run.count; ++e) {
       const int place = run.begin * width + e;

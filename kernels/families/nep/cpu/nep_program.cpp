@@ -108,6 +108,16 @@ template <class T> struct PackedNep {
           std::make_unique<const Species<T>>(*model.network, present[p], present, padded_functions);
   }
 
+  /// The largest of all pairs.
+  double cutoff() const
+  {
+    double largest = 0.0;
+    for (std::size_t p = 0; p < present.size(); ++p)
+      for (const auto &pair : species[present[p]]->pairs)
+        if (pair->cutoff > largest) largest = pair->cutoff;
+    return largest;
+  }
+
   const int nspecies, nradial, kradial, kangular;
   const bool temperature;
   const int degrees, nharmonics, ndescriptors;
@@ -141,10 +151,7 @@ template <class T, int NA> class NepWorker : public Worker {
       nd_padded(round_up(model.ndescriptors, 64) + 64),
       radial_sums(static_cast<std::size_t>(round_up(kradial, 4)) * width),
       radial_totals(round_up(kradial, 4)),
-      series_value(round_up(kradial, width)),
-      series_slope(round_up(kradial, width)),
       sums_of_tile(static_cast<std::size_t>(harmonics_padded) * NA + 4),
-      slopes(static_cast<std::size_t>(harmonics_padded) * NA + width),
       combination(static_cast<std::size_t>(harmonics_padded) * width)
   {
     std::size_t scratch = 0;
@@ -152,6 +159,11 @@ template <class T, int NA> class NepWorker : public Worker {
       if (model.species[a] && model.species[a]->neurons.scratch_size() > scratch)
         scratch = model.species[a]->neurons.scratch_size();
     neuron_scratch.reserve(scratch * block);
+    for (Backward &back : backward) {
+      back.series_value.reserve(round_up(kradial, width));
+      back.series_slope.reserve(round_up(kradial, width));
+      back.slopes.reserve(static_cast<std::size_t>(harmonics_padded) * NA + width);
+    }
     radial_sums.fill(0);
     for (Center &center : centers) {
       center.set_stride(2 * NA + harmonics_padded);
@@ -195,8 +207,10 @@ template <class T, int NA> class NepWorker : public Worker {
                                        charge + c, charge_by_q + c);
       for (int c = 0; c < b.count; ++c) {
         const int i = plan.order[b.first + c];
-        if (charges) keep_charge(i, charge[c], centers[c], sums);
-        plan.atom_energy[i] = energy[c] + pull_back(i, centers[c], sums);
+        if (charges) charges->open(i, charge[c]);
+        plan.atom_energy[i] = energy[c] + (charges ? pull_back<2>(i, centers[c], sums)
+                                                   : pull_back<1>(i, centers[c], sums));
+        if (charges) charges->close_center();
       }
     }
     if (charges) charges->count();
@@ -360,47 +374,38 @@ template <class T, int NA> class NepWorker : public Worker {
     return energy;
   }
 
+  /// What the way back from an energy or a charge needs of a center.
+  struct Backward {
+    Buffer<T> series_value, series_slope;    // [kradial]
+    Buffer<T> slopes;                        // [(l, m), NA] by the moments
+  };
+
   /// From the slopes by descriptors to those by moments.
-  void pull_back_to_moments(Center &center, T *by_q)
+  void pull_back_to_moments(Center &center, const T *by_q, Backward &back)
   {
     if (!nharmonics) return;
     model.invariants.backward(center.moments.get(), by_q + nradial, center.by_moment.get());
     for (int k = 0; k < nharmonics; ++k)
       for (int n = 0; n < NA; ++n)
-        slopes[k * NA + n] =
+        back.slopes[k * NA + n] =
             n < model.invariants.nfunctions ? center.by_moment[k * padded + n] : T(0);
   }
 
-  /// The charge of a center and its derivatives, for the phases to come.
-  void keep_charge(int i, double charge, Center &center, PartialSums &sums)
+  /// Forces and virials, and the derivatives of the charge for the phases to come.
+  /// @tparam S  1, or 2 with a charge
+  /// @return the energy of ZBL
+  template <int S> double pull_back(int i, Center &center, PartialSums &sums)
   {
-    charges->open(i, charge);
-    pull_back_to_moments(center, center.charge_by_q.get());
-    for (int b = 0; b < npresent; ++b) {
-      const VectorRun &near = center.near_runs[b], &far = center.far_runs[b];
-      if (near.count + far.count == 0) continue;
-      combine_series(*species->pairs[b], center.charge_by_q.get());
-      back_from_near(center.near, near, charges->reserve(near));
-      charges->close(center.near, near, i, sums);
-      back_from_far(center.far, far, charges->reserve(far));
-      charges->close(center.far, far, i, sums);
-    }
-    charges->close_center();
-  }
-
-  /// Forces and virials. @return the energy of ZBL
-  double pull_back(int i, Center &center, PartialSums &sums)
-  {
-    T *const by_q = center.by_q.get();
-    pull_back_to_moments(center, by_q);
+    const T *const by_q[2] = {center.by_q.get(), center.charge_by_q.get()};
+    for (int s = 0; s < S; ++s) pull_back_to_moments(center, by_q[s], backward[s]);
     double own[3] = {}, zbl_energy = 0.0;
     Vec<T> totals[12] = {};    // force on the center, virial
     for (int b = 0; b < npresent; ++b) {
       const VectorRun &near = center.near_runs[b], &far = center.far_runs[b];
       if (near.count + far.count == 0) continue;
-      combine_series(*species->pairs[b], by_q);
-      back_from_near(center.near, near);
-      back_from_far(center.far, far);
+      for (int s = 0; s < S; ++s) combine_series(*species->pairs[b], by_q[s], backward[s]);
+      back_from_run<S, true>(center.near, near, i, sums);
+      back_from_run<S, false>(center.far, far, i, sums);
       center.near.spread(near, totals, sums);
       center.far.spread(far, totals, sums);
       if (sums.atom_virial || sums.centroid_virial) {
@@ -420,7 +425,7 @@ template <class T, int NA> class NepWorker : public Worker {
   }
 
   /// The series of the sum over n of dE/dq_n g_n and of its derivative.
-  void combine_series(const NepPair<T> &pair, const T *by_q)
+  void combine_series(const NepPair<T> &pair, const T *by_q, Backward &back)
   {
     const int kr_padded = round_up(kradial, width);
     for (int k = 0; k < kradial; k += width) {
@@ -429,83 +434,80 @@ template <class T, int NA> class NepWorker : public Worker {
         value += by_q[n] * load(&pair.by_value[n * kr_padded + k]);
         slope += by_q[n] * load(&pair.by_slope[n * kr_padded + k]);
       }
-      store(&series_value[k], value);
-      store(&series_slope[k], slope);
+      store(&back.series_value[k], value);
+      store(&back.series_slope[k], slope);
     }
   }
 
-  /// dE/dr of the radial part, for `C` vectors.
-  template <int C> void radial_derivative(Shell<T> &shell, int v, Vec<T> *result)
+  /// Gradients of a run stay where Shell::spread() looks for them; those of the charge are kept.
+  template <int S, bool near>
+  void back_from_run(Shell<T> &shell, const VectorRun &run, int i, PartialSums &sums)
   {
-    Vec<T> x[C], value[C] = {}, slope[C] = {};
+    T *kept = S > 1 ? charges->reserve(run) : nullptr;
+    const int end = run.begin + run.vectors;
+    int v = run.begin;
+    for (; v + 1 < end; v += 2) kept = back_from_vectors<S, near, 2>(shell, v, kept);
+    if (v < end) back_from_vectors<S, near, 1>(shell, v, kept);
+    if constexpr (S > 1) charges->close(shell, run, i, sums);
+  }
+
+  /// @return where gradients of charges by the next vectors are kept
+  template <int S, bool near, int C> T *back_from_vectors(Shell<T> &shell, int v, T *kept)
+  {
+    Vec<T> radial[S][C];
+    radial_derivatives<S, C>(shell, v, radial);
+    for (int c = 0; c < C; ++c) {
+      // The first one's overwrite what the second one's are made of.
+      if constexpr (S > 1) {
+        back_from_vector<near>(shell, v + c, radial[1][c], backward[1], kept);
+        kept += 3 * width;
+      }
+      back_from_vector<near>(shell, v + c, radial[0][c], backward[0], shell.vector(v + c));
+    }
+    return kept;
+  }
+
+  /// By r, of the radial part for `C` vectors.
+  template <int S, int C> void radial_derivatives(Shell<T> &shell, int v, Vec<T> (*result)[C])
+  {
+    Vec<T> x[C], value[S][C] = {}, slope[S][C] = {};
     for (int c = 0; c < C; ++c) x[c] = load(shell.field(v + c, Shell<T>::x));
     Chebyshev<T, C> t(x);
-    const T *const e = series_value.get(), *const d = series_slope.get();
+    const T *const e[2] = {backward[0].series_value.get(), backward[1].series_value.get()};
+    const T *const d[2] = {backward[0].series_slope.get(), backward[1].series_slope.get()};
     for (int k = 0; k < kradial; ++k) {
-      for (int c = 0; c < C; ++c) {
-        value[c] += e[k] * t.value[c];
-        slope[c] += d[k] * t.value[c];
-      }
+      for (int s = 0; s < S; ++s)
+        for (int c = 0; c < C; ++c) {
+          value[s][c] += e[s][k] * t.value[c];
+          slope[s][c] += d[s][k] * t.value[c];
+        }
       t.advance();
     }
     for (int c = 0; c < C; ++c) {
       const T *const p = shell.vector(v + c);
-      result[c] = load(p + Shell<T>::dfc * width) * value[c] +
-                  load(p + Shell<T>::fc * width) * load(p + Shell<T>::dx * width) * slope[c];
+      const Vec<T> dfc = load(p + Shell<T>::dfc * width);
+      const Vec<T> fdx = load(p + Shell<T>::fc * width) * load(p + Shell<T>::dx * width);
+      for (int s = 0; s < S; ++s) result[s][c] = dfc * value[s][c] + fdx * slope[s][c];
     }
   }
 
-  /// Gradients of a run stay where Shell::spread() looks for them, or go to `kept`.
-  void back_from_far(Shell<T> &shell, const VectorRun &run, T *kept = nullptr)
+  /// The gradient by r_ij of vector v, to `to` [3, width].
+  template <bool near>
+  void back_from_vector(Shell<T> &shell, int v, Vec<T> radial, const Backward &back, T *to)
   {
+    if (near && nharmonics > 0) return back_from_moments(shell, v, radial, back, to);
     const Vec<T> none[3] = {};
-    for_radial_derivatives(shell, run, [&](int v, Vec<T> radial) {
-      shell.keep_gradient(v, radial, none, place_of(v, run, kept));
-    });
-  }
-
-  void back_from_near(Shell<T> &shell, const VectorRun &run, T *kept = nullptr)
-  {
-    for_radial_derivatives(shell, run, [&](int v, Vec<T> radial) {
-      back_from_moments(shell, v, radial, place_of(v, run, kept));
-    });
-  }
-
-  static T *place_of(int v, const VectorRun &run, T *kept)
-  {
-    return kept ? kept + 3 * static_cast<std::ptrdiff_t>(v - run.begin) * width : nullptr;
-  }
-
-  /// Call work(vector, dE/dr of the radial part) for those of a run.
-  template <class Work>
-  void for_radial_derivatives(Shell<T> &shell, const VectorRun &run, const Work &work)
-  {
-    const int end = run.begin + run.vectors;
-    int v = run.begin;
-    Vec<T> radial[2];
-    for (; v + 1 < end; v += 2) {
-      radial_derivative<2>(shell, v, radial);
-      work(v, radial[0]);
-      work(v + 1, radial[1]);
-    }
-    if (v < end) {
-      radial_derivative<1>(shell, v, radial);
-      work(v, radial[0]);
-    }
+    shell.keep_gradient(v, radial, none, to);
   }
 
   /// dE = sum over n, l, m of dE/dA_nlm (dg_n R_lm + g_n dR_lm).
-  void back_from_moments(Shell<T> &shell, int v, Vec<T> radial, T *kept)
+  void back_from_moments(Shell<T> &shell, int v, Vec<T> radial, const Backward &back, T *to)
   {
     T *const p = shell.vector(v);
     const Vec<T> u[3] = {load(p), load(p + width), load(p + 2 * width)};
-    if (nharmonics == 0) {
-      const Vec<T> none[3] = {};
-      return shell.keep_gradient(v, radial, none, kept);
-    }
     const T *const g = p + Shell<T>::nfields * width, *const dg = g + NA * width,
                    *const y = dg + NA * width;
-    const T *s = unknown(slopes.get());
+    const T *s = unknown(back.slopes.get());
     T *const h = combination.get();
     Vec<T> by_g[NA] = {}, value[NA];
 #pragma GCC unroll 32
@@ -528,7 +530,7 @@ template <class T, int NA> class NepWorker : public Worker {
     const Vec<T> inverse = load(p + Shell<T>::inverse * width);
     radial -= (across[0] * u[0] + across[1] * u[1] + across[2] * u[2]) * inverse;
     for (Vec<T> &component : across) component *= inverse;
-    shell.keep_gradient(v, radial, across, kept);
+    shell.keep_gradient(v, radial, across, to);
   }
 
   const PackedNep<T> &model;
@@ -537,12 +539,11 @@ template <class T, int NA> class NepWorker : public Worker {
       nd_padded;
   const Species<T> *species = nullptr;    // of the block
   Center centers[block];
-  Buffer<T> radial_sums;                   // [kradial, width]
-  Buffer<T> radial_totals;                 // [kradial]
-  Buffer<T> series_value, series_slope;    // [kradial]
-  Buffer<T> sums_of_tile;                  // [(l, m), NA]
-  Buffer<T> slopes;                        // [(l, m), NA] dE/dA of a center
-  Buffer<T> combination;                   // [(l, m), width] sum over n of g_n dE/dA
+  Buffer<T> radial_sums;      // [kradial, width]
+  Buffer<T> radial_totals;    // [kradial]
+  Buffer<T> sums_of_tile;     // [(l, m), NA]
+  Buffer<T> combination;      // [(l, m), width] sum over n of g_n dE/dA
+  Backward backward[2];       // from the energy, from the charge
   Buffer<T> neuron_scratch;
   Buffer<double> squares;    // of the distances of candidates
 };
@@ -555,6 +556,7 @@ template <class T, int NA> class NepProgram : public Program {
   }
   Worker *make_worker() override { return new NepWorker<T, NA>(model, charges.get()); }
   int block_size() const override { return nep_block; }
+  double cutoff() const override { return model.cutoff(); }
   std::size_t table_bytes() const override { return 0; }
   int nphases() const override { return charges ? charges->nphases() : 1; }
   void begin(const BlockPlan &plan) override

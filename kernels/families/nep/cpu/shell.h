@@ -72,35 +72,40 @@ template <class T> class Shell {
     return __builtin_sqrt(rx[e] * rx[e] + ry[e] * ry[e] + rz[e] * rz[e]);
   }
 
-  /// dE/dr_ij = radial u + across, of vector v: kept [3, width] where spread() looks for it, or
-  /// elsewhere.
-  void keep_gradient(int v, Vec<T> radial, const Vec<T> *across, T *to = nullptr)
+  /// dE/dr_ij = radial u + across, of vector v, to `to` [3, width], which may be vector(v): there
+  /// spread() looks for it, and it takes the place of u.
+  void keep_gradient(int v, Vec<T> radial, const Vec<T> *across, T *to)
   {
-    T *const p = vector(v);
-    if (!to) to = p;
+    const T *const p = vector(v);
     const Vec<T> u[3] = {load(p), load(p + width), load(p + 2 * width)};
     for (int c = 0; c < 3; ++c) store(to + c * width, radial * u[c] + across[c]);
   }
 
-  /// Add the gradient p of vector v to the force on the center and the virial, lane by lane.
-  /// @param totals [3 + 9]
-  void add_totals(int v, const T *p, Vec<T> *totals) const
+  /// Add the gradients of a run to the force on the center and the virial, lane by lane.
+  /// @param gradients  of its first vector; those of the others follow `step` numbers apart
+  /// @param totals     [3 + 9]
+  void add_totals(const VectorRun &run, const T *gradients, int step, Vec<T> *totals) const
   {
-    const Vec<T> d[3] = {narrow(&rx[v * width]), narrow(&ry[v * width]), narrow(&rz[v * width])};
-    for (int c = 0; c < 3; ++c) {
-      const Vec<T> g = load(p + c * width);
-      totals[c] += g;
-      for (int k = 0; k < 3; ++k) totals[3 + 3 * k + c] -= d[k] * g;
+    Vec<T> total[12];    // not in memory, which the arrays could be
+    for (int k = 0; k < 12; ++k) total[k] = totals[k];
+    for (int v = run.begin; v < run.begin + run.vectors; ++v, gradients += step) {
+      const Vec<T> d[3] = {narrow(&rx[v * width]), narrow(&ry[v * width]), narrow(&rz[v * width])};
+      for (int c = 0; c < 3; ++c) {
+        const Vec<T> g = load(gradients + c * width);
+        total[c] += g;
+        for (int k = 0; k < 3; ++k) total[3 + 3 * k + c] -= d[k] * g;
+      }
     }
+    for (int k = 0; k < 12; ++k) totals[k] = total[k];
   }
 
   /// Forces on the neighbors of a run. The gradients of padding are zero.
   /// @param totals  as add_totals()
   void spread(const VectorRun &run, Vec<T> *totals, PartialSums &sums)
   {
+    add_totals(run, vector(run.begin), stride, totals);
     for (int v = run.begin; v < run.begin + run.vectors; ++v) {
       const T *const p = vector(v);
-      add_totals(v, p, totals);
       const int left = run.count - (v - run.begin) * width;
       const int *const rows = &row[v * width];
       for (int l = 0; l < (left < width ? left : width); ++l) {
