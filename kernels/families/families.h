@@ -6,6 +6,7 @@
 
 // clang-format off
 #define PWMLFF_FAMILIES(add) \
+  add(ace) \
   add(dp) \
   add(mace) \
   add(nep)

@@ -1,0 +1,151 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+
+// Radial functions and moments of as many edges as a vector has lanes, each of another center.
+
+#pragma once
+
+#include "../../../core/cpu/simd.h"
+
+#include <utility>
+
+namespace pwmlff::PWMLFF_ISA::ace {
+
+/// Four numbers of each lane, at addresses that are multiples of their size, as one vector each.
+template <class T>
+inline void load_four(const T *const *at, std::ptrdiff_t offset, Vec<T> &a, Vec<T> &b, Vec<T> &c,
+                      Vec<T> &d)
+{
+  constexpr int n = lanes<T>;
+  if constexpr (n == 2) {
+    const Vec<T> p0 = load(at[0] + offset), p1 = load(at[1] + offset);
+    const Vec<T> q0 = load(at[0] + offset + 2), q1 = load(at[1] + offset + 2);
+    a = shuffle<0, 2>(p0, p1), b = shuffle<1, 3>(p0, p1);
+    c = shuffle<0, 2>(q0, q1), d = shuffle<1, 3>(q0, q1);
+  } else {
+    // Vector k has the four numbers of lanes k, k + 4, ..; then each four lanes are transposed.
+    Vec<T> row[4];
+    for (int k = 0; k < 4; ++k)
+      for (int l = k; l < n; l += 4)
+        __builtin_memcpy(reinterpret_cast<T *>(&row[k]) + (l - k), at[l] + offset, 4 * sizeof(T));
+    [&]<int... l>(std::integer_sequence<int, l...>) {
+      const Vec<T> even01 = shuffle<(l % 2 ? n + l - 1 : l)...>(row[0], row[1]);
+      const Vec<T> odd01 = shuffle<(l % 2 ? n + l : l + 1)...>(row[0], row[1]);
+      const Vec<T> even23 = shuffle<(l % 2 ? n + l - 1 : l)...>(row[2], row[3]);
+      const Vec<T> odd23 = shuffle<(l % 2 ? n + l : l + 1)...>(row[2], row[3]);
+      a = shuffle<(l % 4 < 2 ? l : n + l - 2)...>(even01, even23);
+      b = shuffle<(l % 4 < 2 ? l : n + l - 2)...>(odd01, odd23);
+      c = shuffle<(l % 4 < 2 ? l + 2 : n + l)...>(even01, even23);
+      d = shuffle<(l % 4 < 2 ? l + 2 : n + l)...>(odd01, odd23);
+    }(std::make_integer_sequence<int, n>{});
+  }
+}
+
+/// `N` radial functions from first on, values and slopes side by side: sums over the radial base.
+/// @param base [nbase, 2] vectors
+/// @param crad [nbase, stride]
+/// @param out  [N, 2] vectors
+template <class T, int N>
+inline void contract_some(const T *base, int nbase, const T *crad, int stride, T *out)
+{
+  Vec<T> value[N] = {}, slope[N] = {};
+  for (int k = 0; k < nbase; ++k, crad += stride, base += 2 * lanes<T>) {
+    const Vec<T> g = load(base), dg = load(base + lanes<T>);
+#pragma GCC unroll 16
+    for (int f = 0; f < N; ++f) {
+      value[f] += crad[f] * g;
+      slope[f] += crad[f] * dg;
+    }
+  }
+#pragma GCC unroll 16
+  for (int f = 0; f < N; ++f) {
+    store(out + 2 * f * lanes<T>, value[f]);
+    store(out + (2 * f + 1) * lanes<T>, slope[f]);
+  }
+}
+
+/// All of them.
+template <class T>
+inline void contract(const T *base, int nbase, const T *crad, int nfunctions, T *out)
+{
+  constexpr int N = PWMLFF_REGISTERS == 32 ? 12 : 6;
+  int f = 0;
+  const auto go_on = [&]<int n>(std::integral_constant<int, n>) {
+    for (; f + n <= nfunctions; f += n)
+      contract_some<T, n>(base, nbase, crad + f, nfunctions, out + 2 * f * lanes<T>);
+  };
+  go_on(std::integral_constant<int, N>{});
+  go_on(std::integral_constant<int, N / 2>{});
+  go_on(std::integral_constant<int, 1>{});
+}
+
+/// Moments of one degree: add values times harmonics of `J` edges to sums.
+/// @param value     [J] pointers to [nfunctions, 2] vectors
+/// @param harmonics [J] pointers to those of the degree, [2 degree + 1] vectors
+/// @param add       (k, vector): to component k of the moments of the group
+template <class T, int degree, int J, class Add>
+inline void add_moments(int nfunctions, const T *const *value, const T *const *harmonics,
+                        const Add &add)
+{
+  constexpr int size = 2 * degree + 1, n = lanes<T>;
+  for (int f = 0; f < nfunctions; ++f) {
+    Vec<T> r[J];
+    for (int j = 0; j < J; ++j) r[j] = load(value[j] + 2 * f * n);
+#pragma GCC unroll 17
+    for (int m = 0; m < size; ++m) {
+      Vec<T> sum = degree == 0 ? r[0] : r[0] * load(harmonics[0] + m * n);
+      for (int j = 1; j < J; ++j)
+        sum += degree == 0 ? r[j] : r[j] * load(harmonics[j] + m * n);
+      add(f * size + m, sum);
+    }
+  }
+}
+
+/// From slopes by the moments of one degree to those by an edge.
+/// @param slopes     [nfunctions, 2 degree + 1] vectors
+/// @param by_harmonic [2 degree + 1] vectors, out: dE by the harmonics
+/// @return the part of dE/dr
+template <class T, int degree>
+inline Vec<T> back_to_edge(int nfunctions, const T *slopes, const T *value, const T *harmonics,
+                           T *by_harmonic)
+{
+  constexpr int size = 2 * degree + 1, n = lanes<T>;
+  Vec<T> by_r{}, sums[size] = {};
+  for (int f = 0; f < nfunctions; ++f, slopes += size * n, value += 2 * n) {
+    if constexpr (degree == 0) {
+      by_r += load(slopes) * load(value + n);
+    } else {
+      const Vec<T> r = load(value);
+      Vec<T> by_value{};
+#pragma GCC unroll 17
+      for (int m = 0; m < size; ++m) {
+        const Vec<T> slope = load(slopes + m * n);
+        by_value += slope * load(harmonics + m * n);
+        sums[m] += slope * r;
+      }
+      by_r += by_value * load(value + n);
+    }
+  }
+  if constexpr (degree > 0) {
+#pragma GCC unroll 17
+    for (int m = 0; m < size; ++m) store(by_harmonic + m * n, sums[m]);
+  }
+  return by_r;
+}
+
+/// Calls work.operator()<degree>() for a degree that is known at run time.
+template <class Work> inline void with_degree(int degree, const Work &work)
+{
+  switch (degree) {
+    case 0: return work.template operator()<0>();
+    case 1: return work.template operator()<1>();
+    case 2: return work.template operator()<2>();
+    case 3: return work.template operator()<3>();
+    case 4: return work.template operator()<4>();
+    case 5: return work.template operator()<5>();
+    case 6: return work.template operator()<6>();
+    case 7: return work.template operator()<7>();
+    default: return work.template operator()<8>();
+  }
+}
+
+}    // namespace pwmlff::PWMLFF_ISA::ace

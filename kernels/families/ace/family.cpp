@@ -1,0 +1,72 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+
+// ACE: what the other parts know it by.
+
+#include "../../core/cpu/driver.h"
+#include "../../core/cpu/instruction_set.h"
+#include "../../core/family.h"
+#include "cpu/ace_program.h"
+#include "plain_ace.h"
+#include "read_ace.h"
+
+#include <stdexcept>
+#include <utility>
+
+namespace pwmlff {
+namespace {
+
+/// What the program refers to; made before it.
+struct HasAceNetwork {
+  const AceEngineNetwork network;
+};
+
+class AceEngine : HasAceNetwork, public CpuEngine {
+ public:
+  AceEngine(const AceNetwork &source, const EngineSettings &settings) :
+      HasAceNetwork{AceEngineNetwork(source, settings.present)},
+      CpuEngine(std::unique_ptr<Program>(PWMLFF_IN_USE(
+                    make_ace_program(network, settings.precision == Precision::mixed))),
+                settings.present)
+  {
+  }
+};
+
+class AceFamilyNetwork : public Network {
+ public:
+  explicit AceFamilyNetwork(AceNetwork network) : network(std::move(network)) {}
+
+  NetworkInfo info() const override
+  {
+    NetworkInfo result;
+    result.atom_type = network.atom_type;
+    result.cutoff = network.cutoff();
+    result.has_tables = false;    // exact is the same: tables are part of the model
+    return result;
+  }
+  std::unique_ptr<FusedEngine> engine(const EngineSettings &settings) const override
+  {
+    if (settings.device) throw std::runtime_error("there is no code of it for GPUs");
+    return std::make_unique<AceEngine>(network, settings);
+  }
+  std::unique_ptr<FusedEngine> plain() const override
+  {
+    return std::make_unique<PlainAce>(network);
+  }
+
+ private:
+  const AceNetwork network;
+};
+
+std::unique_ptr<Network> read(const Arrays &arrays)
+{
+  return std::make_unique<AceFamilyNetwork>(ace_of(arrays));
+}
+
+Arrays import(std::string_view contents) { return ace_arrays(read_ace(contents)); }
+
+}    // namespace
+
+extern const Family ace_family;
+const Family ace_family = {"ace", "ACE", read, looks_like_ace, import};
+
+}    // namespace pwmlff
