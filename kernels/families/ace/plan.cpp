@@ -302,6 +302,7 @@ AceSpeciesPlan ace_plan(const AceNetwork &network, int a, const std::vector<bool
     if (!takes_part(row)) return;
     std::vector<Factor> factors;
     double factor = 1.0;
+    int roots = 0;    // of 1/2: together, as they would be off by the same in all rows
     for (const auto &[mu, n, l, m] : row) {
       const int first = places[{mu, l, n}], size = std::abs(m);
       if (size % 2 == 1 && (m < 0 || network.grace())) factor = -factor;
@@ -309,11 +310,12 @@ AceSpeciesPlan ace_plan(const AceNetwork &network, int a, const std::vector<bool
         const int component = m == 0 ? 0 : m > 0 ? 2 * size - 1 : 2 * size;
         factors.push_back(cover.moment(first + component, true, false));
       } else {
-        if (m != 0) factor /= std::numbers::sqrt2;
+        roots += m != 0;
         factors.push_back(cover.moment(first + (m == 0 ? 0 : 2 * size - 1), m == 0, m < 0));
       }
     }
     std::vector<double> coefficients(c, c + plan.ndensity);
+    factor = std::ldexp(factor, -roots / 2) * (roots % 2 == 1 ? std::numbers::sqrt2 / 2.0 : 1.0);
     for (double &value : coefficients) value *= factor;
     cover.add(std::move(factors), coefficients);
   });

@@ -98,15 +98,24 @@ class Products {
       store(to, conjugate ? xr * yr + xi * yi : xr * yr - xi * yi);
       store(to + width, conjugate ? xi * yr - xr * yi : xi * yr + xr * yi);
     }
+    // Sums of sums, which rounding changes less. For a number of run time there is one of all.
     constexpr int most = N ? N : 1;
-    Vector even[most], odd[most] = {};
+    Vector whole[most], even[most] = {}, odd[most] = {};
     Vector *const rho = N ? even : reinterpret_cast<Vector *>(out);
     Vector *const second = N ? odd : rho;
     const int n = N ? N : ndensity;
-    for (int p = 0; p < n; ++p) rho[p] = at(values, p);
+    for (int p = 0; p < n; ++p) (N ? whole : rho)[p] = at(values, p);
+    const auto close = [&] {
+      if constexpr (N > 0)
+        for (int p = 0; p < N; ++p) {
+          whole[p] += even[p] + odd[p];
+          even[p] = odd[p] = Vector{};
+        }
+    };
     const double *c = single_coefficients.get();
     for (std::size_t k = 0; k < single.size(); ++k, c += n)
       add_density<N>(k % 2 ? second : rho, c, at(values, single[k]));
+    close();
     for (const AceRun *run = runs.get(), *end = run + runs.size(); run < end; ++run) {
       const int *const factor = &y[run->first];
       c = &coefficients[static_cast<std::size_t>(run->first) * n];
@@ -127,9 +136,10 @@ class Products {
         add_density<N>(second, c + n, term(k + 1));
       }
       if (k < run->count) add_density<N>(rho, c, term(k));
+      close();
     }
     if constexpr (N > 0)
-      for (int p = 0; p < N; ++p) store(out + p * width, even[p] + odd[p]);
+      for (int p = 0; p < N; ++p) store(out + p * width, whole[p]);
   }
 
   template <int N>
