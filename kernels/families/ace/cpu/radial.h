@@ -10,6 +10,23 @@
 
 namespace pwmlff::PWMLFF_ISA::ace {
 
+/// A vector of twice the width.
+template <class Vector> inline auto join(Vector a, Vector b)
+{
+  typedef std::remove_cvref_t<decltype(a[0])> T;
+  typedef T Result __attribute__((vector_size(2 * sizeof(Vector)), may_alias));
+#if __has_builtin(__builtin_shufflevector)
+  return [&]<int... l>(std::integer_sequence<int, l...>) -> Result {
+    return __builtin_shufflevector(a, b, l...);
+  }(std::make_integer_sequence<int, 2 * sizeof(Vector) / sizeof(T)>{});
+#else
+  Result result;
+  __builtin_memcpy(&result, &a, sizeof(a));
+  __builtin_memcpy(reinterpret_cast<char *>(&result) + sizeof(a), &b, sizeof(b));
+  return result;
+#endif
+}
+
 /// Four numbers of each lane, at addresses that are multiples of their size, as one vector each.
 template <class T>
 inline void load_four(const T *const *at, std::ptrdiff_t offset, Vec<T> &a, Vec<T> &b, Vec<T> &c,
@@ -23,10 +40,15 @@ inline void load_four(const T *const *at, std::ptrdiff_t offset, Vec<T> &a, Vec<
     c = shuffle<0, 2>(q0, q1), d = shuffle<1, 3>(q0, q1);
   } else {
     // Vector k has the four numbers of lanes k, k + 4, ..; then each four lanes are transposed.
+    typedef T Four __attribute__((vector_size(4 * sizeof(T)), may_alias));
+    const auto four = [&](int l) { return *reinterpret_cast<const Four *>(at[l] + offset); };
     Vec<T> row[4];
-    for (int k = 0; k < 4; ++k)
-      for (int l = k; l < n; l += 4)
-        __builtin_memcpy(reinterpret_cast<T *>(&row[k]) + (l - k), at[l] + offset, 4 * sizeof(T));
+#pragma GCC unroll 4
+    for (int k = 0; k < 4; ++k) {
+      if constexpr (n == 4) row[k] = four(k);
+      else if constexpr (n == 8) row[k] = join(four(k), four(k + 4));
+      else row[k] = join(join(four(k), four(k + 4)), join(four(k + 8), four(k + 12)));
+    }
     [&]<int... l>(std::integer_sequence<int, l...>) {
       const Vec<T> even01 = shuffle<(l % 2 ? n + l - 1 : l)...>(row[0], row[1]);
       const Vec<T> odd01 = shuffle<(l % 2 ? n + l : l + 1)...>(row[0], row[1]);
