@@ -252,7 +252,7 @@ std::string summary(const Ensemble &models, const std::string &style,
     text += fmt::format("  pair_style {} is run by pair_style pwmlff, with the defaults out_freq 1 "
                         "and out_file explr.error\n",
                         style);
-  else if (is_nep_cpu(style))
+  else if (is_nep_cpu(style) || is_pace(style))
     text += fmt::format("  pair_style {} is run by pair_style pwmlff\n", style);
   const std::vector<int> &elements = models.front()->info().atom_type;
   std::set<int> named;

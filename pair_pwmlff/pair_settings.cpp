@@ -186,11 +186,21 @@ const std::string &keywords()
 
 bool is_matpl(const std::string &style) { return style.rfind("matpl", 0) == 0; }
 bool is_nep_cpu(const std::string &style) { return style == "nep" || style == "nep/kk"; }
+bool is_pace(const std::string &style)
+{
+  return style == "pace" || style == "pace/kk" || style == "grace/fs" || style == "grace/fs/kk";
+}
 
 Settings parse_settings(LAMMPS *lmp, const std::string &style, int narg, char **arg)
 {
   Error *const error = lmp->error;
-  if (narg < 1 && !is_nep_cpu(style)) utils::missing_cmd_args(FLERR, "pair_style pwmlff", error);
+  const bool file_in_coeff = is_nep_cpu(style) || is_pace(style);
+  if (narg < 1 && !file_in_coeff) utils::missing_cmd_args(FLERR, "pair_style pwmlff", error);
+  for (int words = 0; is_pace(style) && narg > 0; narg -= words, arg += words) {
+    const std::string word = arg[0];
+    words = word == "product" || word == "recursive" ? 1 : word == "chunksize" && narg > 1 ? 2 : 0;
+    if (words == 0) break;
+  }
   Settings settings;
   if (is_matpl(style)) {
     settings.out_freq = 1;
@@ -208,7 +218,7 @@ Settings parse_settings(LAMMPS *lmp, const std::string &style, int narg, char **
          (!nmodels || static_cast<int>(settings.files.size()) < *nmodels))
     settings.files.emplace_back(arg[iarg++]);
   const int found = static_cast<int>(settings.files.size());
-  settings.file_in_coeff = found == 0 && is_nep_cpu(style);
+  settings.file_in_coeff = found == 0 && file_in_coeff;
   if (found == 0 && !settings.file_in_coeff)
     error->all(FLERR, "Pair style pwmlff: found no model file before the keywords");
   if (nmodels && found != *nmodels)

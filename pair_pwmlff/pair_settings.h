@@ -84,6 +84,10 @@ bool is_matpl(const std::string &style);
 /// 1.3), or in pair_style and then no elements: types are those of the file in turn.
 bool is_nep_cpu(const std::string &style);
 
+/// Whether it goes by a name of ML-PACE's for ACE, pace or grace/fs. Its inputs name the file in
+/// pair_coeff; product, recursive and chunksize say how ML-PACE evaluates, and have no effect.
+bool is_pace(const std::string &style);
+
 /// Parse the arguments of the command, or stop LAMMPS on all ranks.
 /// @param style  its name in the input
 /// @param arg    [narg] what follows it

@@ -206,12 +206,13 @@ bool is_built_in(void *lmp, const std::string &name)
   return true;
 }
 
-// As the inputs for MatPL and NEP_CPU say.
+// As the inputs for MatPL, NEP_CPU and ML-PACE say.
 constexpr char PWMLFF[] = "pwmlff", MATPL[] = "matpl", MATPL_DP[] = "matpl/dp",
-               MATPL_NEP[] = "matpl/nep", NEP[] = "nep";
+               MATPL_NEP[] = "matpl/nep", NEP[] = "nep", PACE[] = "pace", GRACE_FS[] = "grace/fs";
 // LAMMPS takes these with -sf kk.
 constexpr char PWMLFF_KK[] = "pwmlff/kk", MATPL_KK[] = "matpl/kk", MATPL_DP_KK[] = "matpl/dp/kk",
-               MATPL_NEP_KK[] = "matpl/nep/kk", NEP_KK[] = "nep/kk";
+               MATPL_NEP_KK[] = "matpl/nep/kk", NEP_KK[] = "nep/kk", PACE_KK[] = "pace/kk",
+               GRACE_FS_KK[] = "grace/fs/kk";
 
 // Register the style under a name of another program, if this LAMMPS does not have that program.
 template <const char *name> void add_other(void *lmp, void *handle, void *regfunc)
@@ -257,4 +258,8 @@ extern "C" __attribute__((visibility("default"))) void lammpsplugin_init(void *l
   add_other<MATPL_NEP_KK>(lmp, handle, regfunc);
   add_other<NEP>(lmp, handle, regfunc);
   add_other<NEP_KK>(lmp, handle, regfunc);
+  add_other<PACE>(lmp, handle, regfunc);
+  add_other<PACE_KK>(lmp, handle, regfunc);
+  add_other<GRACE_FS>(lmp, handle, regfunc);
+  add_other<GRACE_FS_KK>(lmp, handle, regfunc);
 }

@@ -27,7 +27,7 @@ MOST_VALUES = 4096  # of a word with variables, or of a loop
 STYLES = {
     name + suffix: file
     for names, file in (
-        (("pwmlff", "nep"), "model_devi.out"),
+        (("pwmlff", "nep", "pace", "grace/fs"), "model_devi.out"),
         (("matpl", "matpl/dp", "matpl/nep"), "explr.error"),
     )
     for name in names
