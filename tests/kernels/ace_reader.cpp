@@ -323,7 +323,7 @@ void compare(const std::string &name, const std::string &text, const Family &fam
   const double found = engine->evaluate(input).energy;
   if (!std::isfinite(wanted) || !std::isfinite(size)) return;
   expect(name + " gives " + std::to_string(found) + ", expected " + std::to_string(wanted),
-         std::abs(found - wanted) <= 1e-11 * std::max(1.0, size));
+         std::abs(found - wanted) <= 1e-11 * (1.0 + std::abs(wanted) + size));
 }
 
 void check_damage(int count, int series)

@@ -15,6 +15,16 @@
 namespace pwmlff {
 namespace {
 
+/// Whether float32 is enough for radial functions and harmonics: energies of atoms are then off by
+/// up to 3e-9 of the sum of their terms, and are to be right to 5e-6 eV. Terms of Cu-PBE-core-rep add
+/// up to 5e4 eV, those of other potentials to less than 100 eV.
+bool may_be_single(const AceNetwork &network, const EngineSettings &settings)
+{
+  constexpr double LARGEST = 500.0;
+  return settings.precision == Precision::mixed &&
+         ace_size_of_terms(network, settings.present) < LARGEST;
+}
+
 /// What the program refers to; made before it.
 struct HasAceNetwork {
   const AceEngineNetwork network;
@@ -25,7 +35,7 @@ class AceEngine : HasAceNetwork, public CpuEngine {
   AceEngine(const AceNetwork &source, const EngineSettings &settings) :
       HasAceNetwork{AceEngineNetwork(source, settings.present)},
       CpuEngine(std::unique_ptr<Program>(PWMLFF_IN_USE(
-                    make_ace_program(network, settings.precision == Precision::mixed))),
+                    make_ace_program(network, may_be_single(source, settings)))),
                 settings.present)
   {
   }

@@ -146,7 +146,7 @@ double PlainAce::find_energy(int species)
     }
   });
   found = ace_energy(network_, species, rho.data(), around, by_rho.data());
-  size = std::abs(found.energy) + std::abs(around.core);
+  size = 0.0;
   for (int p = 0; p < ndensity; ++p) size += std::abs(by_rho[p]) * sizes[p];
   std::fill(slopes.begin(), slopes.end(), 0.0);
   std::fill(base_slopes.begin(), base_slopes.end(), 0.0);
@@ -218,6 +218,43 @@ const Evaluation &PlainAce::evaluate(const Input &input)
   result.virial = in_order_of_lammps(virial);
   result.atom_energy = atom_energy.data();
   return result;
+}
+
+double ace_size_of_terms(const AceNetwork &network, const std::vector<bool> &present)
+{
+  const int nspecies = network.nspecies();
+  std::vector<int> known;
+  for (int s = 0; s < nspecies; ++s)
+    if (present[s]) known.push_back(s);
+  PlainAce plain(network);
+  double largest = 0.0;
+  for (const int center : known)
+    for (const double share : {0.35, 0.45}) {    // nearest neighbors of a face-centered cubic crystal
+      const double unit = share * network.cutoff() / std::numbers::sqrt2;
+      std::vector<double> x(3, 0.0);
+      std::vector<int> species = {center}, first = {0}, candidate;
+      for (int k = 0; k < 9 * 9 * 9; ++k) {
+        const int at[3] = {k % 9 - 4, k / 9 % 9 - 4, k / 81 - 4};
+        if ((at[0] + at[1] + at[2]) % 2 != 0 || (at[0] == 0 && at[1] == 0 && at[2] == 0)) continue;
+        for (const int component : at) x.push_back(unit * component);
+        species.push_back(known[species.size() % known.size()]);
+      }
+      for (int s = 0; s < nspecies; ++s) {
+        for (int j = 1; j < static_cast<int>(species.size()); ++j)
+          if (species[j] == s) candidate.push_back(j);
+        first.push_back(static_cast<int>(candidate.size()));
+      }
+      Input input;
+      input.ncenters = 1;
+      input.nrows = static_cast<int>(species.size());
+      input.x = x.data();
+      input.species = species.data();
+      input.first = first.data();
+      input.candidate = candidate.data();
+      plain.evaluate(input);
+      largest = std::max(largest, plain.size_of_terms());
+    }
+  return largest;
 }
 
 }    // namespace pwmlff

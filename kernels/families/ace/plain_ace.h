@@ -26,8 +26,8 @@ class PWMLFF_KERNELS_API PlainAce : public FusedEngine {
   const Evaluation &evaluate(const Input &input) override;
 
   const AceNetwork &network() const { return network_; }
-  /// Of the last center: the sum of the absolute terms of its energy, by which rounding errors are
-  /// to be measured where terms cancel.
+  /// Of the last center: the sum of the absolute terms of its densities, each times the derivative
+  /// of the energy by it, by which rounding errors are to be measured where terms cancel.
   double size_of_terms() const { return size; }
 
  private:
@@ -81,5 +81,9 @@ class PWMLFF_KERNELS_API PlainAce : public FusedEngine {
   std::vector<double> sums, atom_energy;
   Evaluation result;
 };
+
+/// The largest size_of_terms() in crystals of atoms of the species that take part, with 54 and 140
+/// neighbors: as dense as matter, and denser.
+double ace_size_of_terms(const AceNetwork &network, const std::vector<bool> &present);
 
 }    // namespace pwmlff

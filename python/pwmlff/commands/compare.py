@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from numpy import ndarray
 
     from pwmlff.evaluation import model_file
+    from pwmlff.evaluation.ace_file import Ace
     from pwmlff.evaluation.nep_file import Nep
     from pwmlff.evaluation.structures import Result
 
@@ -272,7 +273,7 @@ def structures(
 
 def _expected(
     path: Path,
-    module: torch.jit.ScriptModule | Nep,
+    module: torch.jit.ScriptModule | Nep | Ace,
     frames: Sequence[Atoms],
     elements: Sequence[int] | None,
     lammps_data: bool,

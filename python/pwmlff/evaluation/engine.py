@@ -23,6 +23,7 @@ from ase import Atoms
 
 from pwmlff import devices, native
 from pwmlff.evaluation import model_file
+from pwmlff.evaluation.ace_file import Ace
 from pwmlff.evaluation.nep_file import Nep
 from pwmlff.evaluation.structures import (
     Result,
@@ -421,7 +422,7 @@ class Reference:
         self,
         path: str,
         elements: Sequence[int] | None,
-        module: torch.jit.ScriptModule | Nep | None = None,
+        module: torch.jit.ScriptModule | Nep | Ace | None = None,
     ) -> None:
         self.path, self.elements = path, elements
         self.module = model_file.open_any(path)[0] if module is None else module

@@ -17,8 +17,9 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from ase.data import atomic_numbers, chemical_symbols
 
 from pwmlff import native
-from pwmlff.evaluation import archive
-from pwmlff.evaluation.nep_file import Nep, of_network
+from pwmlff.evaluation import ace_file, archive, nep_file
+from pwmlff.evaluation.ace_file import Ace
+from pwmlff.evaluation.nep_file import Nep
 from pwmlff.report import Failure
 
 if TYPE_CHECKING:
@@ -382,8 +383,8 @@ def open_model(path: str | PathLike[str]) -> tuple[torch.jit.ScriptModule, Model
     return module, info
 
 
-def open_any(path: str | PathLike[str]) -> tuple[torch.jit.ScriptModule | Nep, ModelInfo]:
-    """The same of a file of any kind: a nep.txt is text, and no code of it runs.
+def open_any(path: str | PathLike[str]) -> tuple[torch.jit.ScriptModule | Nep | Ace, ModelInfo]:
+    """The same of a file of any kind: a nep.txt or .yace is text, and no code of it runs.
 
     Raises:
         Failure: as :func:`open_model`, or the file is none that is evaluated, or of a family of
@@ -393,9 +394,11 @@ def open_any(path: str | PathLike[str]) -> tuple[torch.jit.ScriptModule | Nep, M
     if not (family := native.family_of(contents)):
         return open_model(path)
     network, info = _of_family(fspath(path), contents, family)
+    if family == "ace":
+        return ace_file.of_network(network), info
     if family != "nep":
         raise Failure(f"'{info.file}' is of kind {info.kind}, of which Python has no reference")
-    return of_network(network), info
+    return nep_file.of_network(network), info
 
 
 def describe(path: str | PathLike[str]) -> ModelInfo:

@@ -18,6 +18,8 @@ from ase import Atoms
 from torch import Tensor, nn
 
 from pwmlff.evaluation import model_file
+from pwmlff.evaluation.ace_file import Ace
+from pwmlff.evaluation.ace_reference import AceReference
 from pwmlff.evaluation.dp_reference import DPReference
 from pwmlff.evaluation.edge_graph import further_inputs
 from pwmlff.evaluation.nep_file import Nep
@@ -85,7 +87,7 @@ KINDS: dict[str, Callable[[nn.Module, Sequence[int]], Kind]] = {
 
 
 def evaluate(
-    model: str | PathLike[str] | nn.Module | Nep,
+    model: str | PathLike[str] | nn.Module | Nep | Ace,
     atoms: Atoms,
     elements: Sequence[int] | None = None,
 ) -> Result:
@@ -94,7 +96,7 @@ def evaluate(
     Args:
         model: a model file, or a module (scripted or not) of a known kind; a module without
             `model_type` is taken as "DP", as older files lack that attribute. Or a NEP, which is
-            evaluated in NumPy.
+            evaluated in NumPy, or an ACE.
         atoms: positions and cell in the model's length unit; any cell, any periodicity. Boxes
             smaller than the cutoff are fine: an atom may neighbor its own images.
         elements: atomic numbers passed to the model as `atom_type`; by default all of the model's,
@@ -114,17 +116,22 @@ def evaluate(
     if isinstance(model, Nep):
         return _of_nep(model, atoms, elements)
     module: Any = model
-    name = model_file.kind_of(module)
-    if name not in KINDS:
-        raise ValueError(f"model_type is {name!r}; the reference knows {', '.join(sorted(KINDS))}")
-    known = [int(z) for z in module.atom_type]
+    make: Callable[[Any, Sequence[int]], Kind] = AceReference
+    known = list(model.elements) if isinstance(model, Ace) else [int(z) for z in module.atom_type]
+    if not isinstance(model, Ace):
+        name = model_file.kind_of(module)
+        if name not in KINDS:
+            raise ValueError(
+                f"model_type is {name!r}; the reference knows {', '.join(sorted(KINDS))}"
+            )
+        make = KINDS[name]
     unknown = sorted(set(elements or ()) - set(known))
     if unknown:
         raise ValueError(f"elements holds {unknown}; this model knows {known}")
     if elements is None:
         require_elements(atoms, known)
         elements = [z for z in known if z in atoms.numbers] or known
-    kind = KINDS[name](module, elements)
+    kind = make(module, elements)
     i, j, images = neighbor_list("ijS", atoms, kind.cutoff)
     require_elements(atoms, kind.elements)
     if len(atoms) == 0:

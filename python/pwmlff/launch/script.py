@@ -37,7 +37,7 @@ STYLES = {
 KEYWORDS = (
     "out_freq", "out_file", "out_append", "engine", "precision", "device", "neighbors",
     "temperature", "out_format", "out_header", "atomic", "relative", "drive", "capture", "check",
-    "min_distance", "calibration", "gamma",
+    "min_distance", "calibration", "gamma", "chunksize",
 )  # fmt: skip
 AFTER_NAMES = ("fileper", "nfile")  # keywords of the command restart
 YES = ("yes", "on", "true")

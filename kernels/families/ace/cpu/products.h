@@ -113,8 +113,10 @@ class Products {
         }
     };
     const double *c = single_coefficients.get();
-    for (std::size_t k = 0; k < single.size(); ++k, c += n)
+    for (std::size_t k = 0; k < single.size(); ++k, c += n) {
       add_density<N>(k % 2 ? second : rho, c, at(values, single[k]));
+      if (k % 16 == 15) close();
+    }
     close();
     for (const AceRun *run = runs.get(), *end = run + runs.size(); run < end; ++run) {
       const int *const factor = &y[run->first];
@@ -134,6 +136,7 @@ class Products {
       for (; k + 1 < run->count; k += 2, c += 2 * n) {
         add_density<N>(rho, c, term(k));
         add_density<N>(second, c + n, term(k + 1));
+        if (k % 16 == 14) close();
       }
       if (k < run->count) add_density<N>(rho, c, term(k));
       close();
