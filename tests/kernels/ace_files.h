@@ -53,14 +53,12 @@ inline std::string function(const Form &form, int mu0, int rank)
   std::ostringstream text;
   text << "{mu0: " << mu0 << ", ndensity: " << form.ndensity;
   if (!form.grace)
-    text << ", rank: " << rank << ", num_ms_combs: " << rows << ", mus: "
-         << list(rank, [&](int) { return whole(0, n - 1); }) << ", ns: "
+    text << ", rank: " << rank << ", num_ms_combs: " << rows
+         << ", mus: " << list(rank, [&](int) { return whole(0, n - 1); }) << ", ns: "
          << list(rank, [&](int) { return whole(1, rank == 1 ? form.nbase : form.nradial); });
   else text << ", ns: " << whole(1, form.nradial);
-  text << ", ls: " << list(rank, [&](int t) { return l[t]; })
-       << ", ms_combs: " << list(rank * rows, [&](int t) {
-            return whole(-l[t % rank], l[t % rank]);
-          });
+  text << ", ls: " << list(rank, [&](int t) { return l[t]; }) << ", ms_combs: "
+       << list(rank * rows, [&](int t) { return whole(-l[t % rank], l[t % rank]); });
   const auto number = [](int) { return uniform(-0.3, 0.3); };
   if (form.grace)
     text << ", gen_cgs: " << list(rows, number) << ", coeff: " << list(form.ndensity, number);
@@ -89,29 +87,28 @@ inline std::string file(const Form &form)
   const auto number = [](int) { return uniform(-0.4, 0.4); };
   if (form.grace) {
     text << "scale: 1.5\nshift: 0.25\nnnorm: 0.5\nemb_spec: {type: " << form.embedding
-         << ", params: " << parameters(form) << "}\nradial_basis: {radbasename: SBessel, cutoff: "
-         << form.rcut << ", nradmax: " << form.nradial << ", n_rad_base: " << form.nbase
-         << ", crad_shape: [" << form.nradial << ", " << form.l_max + 1 << ", " << form.nbase
-         << "], Z_shape: [" << n << ", " << form.nradial
-         << "], Z: " << list(n * form.nradial, number) << ", crad: " << list(nl * form.nbase, number)
-         << "}\n";
+         << ", params: " << parameters(form)
+         << "}\nradial_basis: {radbasename: SBessel, cutoff: " << form.rcut
+         << ", nradmax: " << form.nradial << ", n_rad_base: " << form.nbase << ", crad_shape: ["
+         << form.nradial << ", " << form.l_max + 1 << ", " << form.nbase << "], Z_shape: [" << n
+         << ", " << form.nradial << "], Z: " << list(n * form.nradial, number)
+         << ", crad: " << list(nl * form.nbase, number) << "}\n";
     return text.str() + functions(form);
   }
   text << "deltaSplineBins: 0.001\nembeddings:\n";
   for (int a = 0; a < n; ++a)
     text << "  " << a << ": {ndensity: " << form.ndensity << ", FS_parameters: " << parameters(form)
-         << ", npoti: " << form.embedding
-         << ", rho_core_cutoff: 12, drho_core_cutoff: 8}\n";
+         << ", npoti: " << form.embedding << ", rho_core_cutoff: 12, drho_core_cutoff: 8}\n";
   text << "bonds:\n";
   for (int a = 0; a < n; ++a)
     for (int b = 0; b < n; ++b)
-      text << "  [" << a << ", " << b << "]: {nradmax: " << form.nradial
-           << ", lmax: " << form.l_max << ", nradbasemax: " << form.nbase
-           << ", radbasename: " << form.radial << ", radparameters: [" << 2.5 + 0.1 * a
-           << "], radcoefficients: " << list(form.nradial, [&](int) {
-                return list(form.l_max + 1,
-                            [&](int) { return list(form.nbase, number); });
-              })
+      text << "  [" << a << ", " << b << "]: {nradmax: " << form.nradial << ", lmax: " << form.l_max
+           << ", nradbasemax: " << form.nbase << ", radbasename: " << form.radial
+           << ", radparameters: [" << 2.5 + 0.1 * a << "], radcoefficients: "
+           << list(form.nradial,
+                   [&](int) {
+                     return list(form.l_max + 1, [&](int) { return list(form.nbase, number); });
+                   })
            << ", prehc: " << form.prehc << ", lambdahc: 0.8, rcut: " << form.rcut - 0.2 * b
            << ", dcut: 0.3, rcut_in: " << form.rcut_in << ", dcut_in: " << form.dcut_in
            << ", inner_cutoff_type: " << form.inner << "}\n";

@@ -168,26 +168,29 @@ void check_forms()
   const std::string wanted = arrays_of(ONE);
   expect("block style gives other arrays", arrays_of(BLOCK) == wanted);
   expect("with ends of lines of DOS", arrays_of([] {
-           std::string text;
-           for (const char c : BLOCK) text += c == '\n' ? std::string("\r\n") : std::string(1, c);
-           return text;
-         }()) == wanted);
+                                        std::string text;
+                                        for (const char c : BLOCK)
+                                          text +=
+                                              c == '\n' ? std::string("\r\n") : std::string(1, c);
+                                        return text;
+                                      }()) == wanted);
   expect(".ace gives other arrays", arrays_of(TEXT) == wanted);
   const AceNetwork network = read_ace(ONE);
   expect("crad [n, l, k]", network.bonds[0].crad == std::vector<double>{1, 2, 3, 4, 5, 6, 7, 8e-5});
   expect("ms", network.species[0].ms == std::vector<int>{0, 0, 0, 1, -1});
-  expect("rho_core_cutoff .inf", std::isinf(read_ace(replaced(ONE, "rho_core_cutoff: 100",
-                                                              "rho_core_cutoff: .inf"))
-                                                .species[0]
-                                                .core_cutoff));
+  expect("rho_core_cutoff .inf",
+         std::isinf(read_ace(replaced(ONE, "rho_core_cutoff: 100", "rho_core_cutoff: .inf"))
+                        .species[0]
+                        .core_cutoff));
   expect("no inner_cutoff_type is density", network.inner == AceInner::density);
   for (const ace_files::Form &form : ace_files::forms()) {
     const std::string text = file(form), arrays = arrays_of(text);
-    expect("arrays that were read again", ace_arrays(ace_of(Arrays::read(arrays))).written() == arrays);
+    expect("arrays that were read again",
+           ace_arrays(ace_of(Arrays::read(arrays))).written() == arrays);
     expect("looks like one", looks_like_ace(text.substr(0, 256)));
   }
-  for (const std::string &text : {ONE, BLOCK, TEXT, std::string("{elements: [Cu]}"),
-                                  std::string("# x\n\n global:\n")})
+  for (const std::string &text :
+       {ONE, BLOCK, TEXT, std::string("{elements: [Cu]}"), std::string("# x\n\n global:\n")})
     expect("looks like ACE: " + text.substr(0, 20), looks_like_ace(text.substr(0, 256)));
   for (const char *other : {"", "nep4 1 C", "PK\x03\x04", "elements", "# a", "a: b", "elements Cu",
                             "version https://git-lfs"})
@@ -215,7 +218,8 @@ void check_refusals()
 {
   using Damaged = std::runtime_error;
   using Other = std::invalid_argument;
-  const auto damaged = [](const std::string &from, const std::string &to, const std::string &words) {
+  const auto damaged = [](const std::string &from, const std::string &to,
+                          const std::string &words) {
     expect_refusal<Damaged>(replaced(ONE, from, to), words);
   };
   const auto other = [](const std::string &from, const std::string &to, const std::string &words) {
@@ -279,20 +283,43 @@ void check_refusals()
 
 std::string damaged(std::string text)
 {
-  static const std::vector<std::string> words = {
-      "nan", ".inf", "-1", "0", "1e308", "1e-320", "1e999", "99999999999999999999", "2147483648",
-      "2.5", "", "[", "]", "{", "}", ":", ",", "- ", "\n", "  ", "#", "'", "\"", "&", "zbl",
-      std::string(1, '\0'), "\xff"};
-  const auto place = [&] { return static_cast<std::size_t>(ace_files::whole(0, static_cast<int>(text.size()))); };
+  static const std::vector<std::string> words = {"nan",        ".inf",
+                                                 "-1",         "0",
+                                                 "1e308",      "1e-320",
+                                                 "1e999",      "99999999999999999999",
+                                                 "2147483648", "2.5",
+                                                 "",           "[",
+                                                 "]",          "{",
+                                                 "}",          ":",
+                                                 ",",          "- ",
+                                                 "\n",         "  ",
+                                                 "#",          "'",
+                                                 "\"",         "&",
+                                                 "zbl",        std::string(1, '\0'),
+                                                 "\xff"};
+  const auto place = [&] {
+    return static_cast<std::size_t>(ace_files::whole(0, static_cast<int>(text.size())));
+  };
   for (int n = ace_files::whole(1, 3); n > 0 && !text.empty(); --n) {
     const std::size_t at = std::min(place(), text.size() - 1);
     switch (ace_files::whole(0, 5)) {
-      case 0: text[at] = static_cast<char>(ace_files::whole(0, 255)); break;
-      case 1: text.erase(at, ace_files::whole(1, 40)); break;
-      case 2: text.insert(at, words[ace_files::whole(0, static_cast<int>(words.size()) - 1)]); break;
-      case 3: text.insert(at, text.substr(place(), ace_files::whole(1, 200))); break;
-      case 4: text[at] = static_cast<char>('0' + ace_files::whole(0, 9)); break;
-      default: text.resize(at);
+      case 0:
+        text[at] = static_cast<char>(ace_files::whole(0, 255));
+        break;
+      case 1:
+        text.erase(at, ace_files::whole(1, 40));
+        break;
+      case 2:
+        text.insert(at, words[ace_files::whole(0, static_cast<int>(words.size()) - 1)]);
+        break;
+      case 3:
+        text.insert(at, text.substr(place(), ace_files::whole(1, 200)));
+        break;
+      case 4:
+        text[at] = static_cast<char>('0' + ace_files::whole(0, 9));
+        break;
+      default:
+        text.resize(at);
     }
   }
   return text;
@@ -345,7 +372,8 @@ void check_damage(int count, int series)
     } catch (const std::exception &error) {
       const std::string said = error.what();
       expect("damaged file " + std::to_string(k) + ": " + said,
-             said.find("found") != std::string::npos || said.find("not evaluated") != std::string::npos);
+             said.find("found") != std::string::npos ||
+                 said.find("not evaluated") != std::string::npos);
     }
   }
   expect("most damaged files were refused, or none", read > count / 20 && read < count / 2);

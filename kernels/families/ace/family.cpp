@@ -2,9 +2,9 @@
 
 // ACE: what the other parts know it by.
 
+#include "../../core/family.h"
 #include "../../core/cpu/driver.h"
 #include "../../core/cpu/instruction_set.h"
-#include "../../core/family.h"
 #include "cpu/ace_program.h"
 #include "plain_ace.h"
 #include "read_ace.h"
@@ -34,8 +34,8 @@ class AceEngine : HasAceNetwork, public CpuEngine {
  public:
   AceEngine(const AceNetwork &source, const EngineSettings &settings) :
       HasAceNetwork{AceEngineNetwork(source, settings.present)},
-      CpuEngine(std::unique_ptr<Program>(PWMLFF_IN_USE(
-                    make_ace_program(network, may_be_single(source, settings)))),
+      CpuEngine(std::unique_ptr<Program>(
+                    PWMLFF_IN_USE(make_ace_program(network, may_be_single(source, settings)))),
                 settings.present)
   {
   }
@@ -51,6 +51,10 @@ class AceFamilyNetwork : public Network {
     result.atom_type = network.atom_type;
     result.cutoff = network.cutoff();
     result.has_tables = false;    // exact is the same: tables are part of the model
+    result.nparameters = network.chemical.size();
+    for (const AceBond &bond : network.bonds) result.nparameters += bond.crad.size();
+    for (const AceSpecies &species : network.species)
+      result.nparameters += species.coefficients.size();
     return result;
   }
   std::unique_ptr<FusedEngine> engine(const EngineSettings &settings) const override

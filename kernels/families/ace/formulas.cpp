@@ -86,16 +86,14 @@ void radial_base(const AceBond &bond, double r, double *value, double *slope)
   if (bond.radial == AceRadial::cheb_pow)
     x = {1.0 - 2.0 * std::pow(1.0 - y, lambda),
          2.0 * lambda / rc * std::pow(1.0 - y, lambda - 1.0)};
-  if (bond.radial != AceRadial::cheb_exp_cos)
-    return chebyshev(x, 1, bond.nbase, value, slope);
+  if (bond.radial != AceRadial::cheb_exp_cos) return chebyshev(x, 1, bond.nbase, value, slope);
 
   const double end = std::exp(-lambda), here = std::exp(-lambda * y);
   x = {1.0 - 2.0 * (here - end) / (1.0 - end), 2.0 * lambda / rc * here / (1.0 - end)};
   chebyshev(x, 0, bond.nbase, value, slope);
   value[0] = 1.0;
   Pair cut = cosine(r, 0.0, rc);
-  if (bond.dcut > 0.0 && r > rc - bond.dcut)
-    cut = times(cut, cosine(r, rc - bond.dcut, bond.dcut));
+  if (bond.dcut > 0.0 && r > rc - bond.dcut) cut = times(cut, cosine(r, rc - bond.dcut, bond.dcut));
   for (int k = 0; k < bond.nbase; ++k)
     std::tie(value[k], slope[k]) = times({value[k], slope[k]}, cut);
 }
@@ -140,9 +138,8 @@ Pair core_repulsion(const AceNetwork &network, const AceBond &bond, int a, int b
   if (!(q < 50.0)) return {0.0, 0.0};
   const double value = std::abs(bond.prehc) * std::exp(-q) / r;
   const Pair core = times({value, -value * (2.0 * q + 1.0) / r}, cosine(r, 0.0, bond.rcut));
-  return network.inner == AceInner::density
-             ? core
-             : times(core, switched(r, bond.rcut_in, bond.dcut_in));
+  return network.inner == AceInner::density ? core
+                                            : times(core, switched(r, bond.rcut_in, bond.dcut_in));
 }
 
 /// f(rho, m) and its derivative.
@@ -153,8 +150,7 @@ Pair embedded(AceEmbedding kind, double rho, double m)
     if (std::abs(m - 1.0) < 1e-10) return {rho, 1.0};
     const double q = 1.0 / m, e = std::exp(-size);
     const double x = std::pow(q, q / (1.0 - q)) * e, y = std::pow(q, 1.0 / (1.0 - q)) * e;
-    return {sign * (std::pow(x + size, m) - y),
-            y + m * (1.0 - x) * std::pow(x + size, m - 1.0)};
+    return {sign * (std::pow(x + size, m) - y), y + m * (1.0 - x) * std::pow(x + size, m - 1.0)};
   }
   constexpr double W = 1e6;
   const double k = std::pow(W, 1.0 - m);

@@ -76,7 +76,7 @@ inline void ace_hermite(double f0, double d0, double f1, double d1, double *c)
 
 /// What an atom's neighborhood is to its energy.
 struct AceSurroundings {
-  double core = 0.0;                           // sum of core repulsions
+  double core = 0.0;                            // sum of core repulsions
   double nearest = 1e300, nearest_width = 0;    // t and d
 };
 

@@ -64,26 +64,26 @@ struct AceBond {
 /// Of the centers of a species.
 struct AceSpecies {
   AceEmbedding embedding = AceEmbedding::shifted_scaled;
-  std::vector<double> weight, power;                         // [ndensity] w, m
-  double core_cutoff = 0.0, core_width = 0.0;                // of fcut
-  std::vector<int> rank;                                     // [functions]
-  std::vector<int> rows;                                     // [functions] how many rows each has
-  std::vector<int> mus, ns, ls;                              // [sum of ranks]; n from 1
-  std::vector<int> ms;                                       // [sum of rows times rank]
-  std::vector<double> coefficients;                          // [sum of rows, ndensity] c
+  std::vector<double> weight, power;             // [ndensity] w, m
+  double core_cutoff = 0.0, core_width = 0.0;    // of fcut
+  std::vector<int> rank;                         // [functions]
+  std::vector<int> rows;                         // [functions] how many rows each has
+  std::vector<int> mus, ns, ls;                  // [sum of ranks]; n from 1
+  std::vector<int> ms;                           // [sum of rows times rank]
+  std::vector<double> coefficients;              // [sum of rows, ndensity] c
 
   int ndensity() const { return static_cast<int>(weight.size()); }
 };
 
 /// Arrays are row by row, their last index is the fastest.
 struct AceNetwork {
-  std::vector<int> atom_type;          // [nspecies] atomic numbers, distinct
-  std::vector<double> energy;          // [nspecies]
-  std::vector<AceSpecies> species;     // [nspecies]
-  std::vector<AceBond> bonds;          // [nspecies, nspecies], or one
-  std::vector<double> chemical;        // [nspecies, nradial] of GRACE/FS; else empty
+  std::vector<int> atom_type;         // [nspecies] atomic numbers, distinct
+  std::vector<double> energy;         // [nspecies]
+  std::vector<AceSpecies> species;    // [nspecies]
+  std::vector<AceBond> bonds;         // [nspecies, nspecies], or one
+  std::vector<double> chemical;       // [nspecies, nradial] of GRACE/FS; else empty
   AceInner inner = AceInner::density;
-  double delta = 0.001;                // bins of a bond: the whole part of rcut/delta
+  double delta = 0.001;    // bins of a bond: the whole part of rcut/delta
   int nradial = 0, l_max = 0, nbase = 0;
 
   int nspecies() const { return static_cast<int>(atom_type.size()); }

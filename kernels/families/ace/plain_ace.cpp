@@ -119,7 +119,9 @@ void PlainAce::add_slope(const AceFactor &factor, Complex slope)
   Complex &to = slopes[place(mu, n, l, std::abs(m))];
   if (!network_.grace()) to += m < 0 ? parity(m) * std::conj(slope) : slope;
   else if (m == 0) to += slope.real();
-  else to += std::numbers::sqrt2 * parity(m) * slope.real() * (m > 0 ? Complex(1.0) : Complex(0.0, -1.0));
+  else
+    to += std::numbers::sqrt2 * parity(m) * slope.real() *
+          (m > 0 ? Complex(1.0) : Complex(0.0, -1.0));
 }
 
 /// Leaves dE/dA in slopes.
@@ -139,7 +141,8 @@ double PlainAce::find_energy(int species)
   for_ace_rows(own, [&](const std::vector<AceFactor> &row, const double *c) {
     Complex product = 1.0;
     if (of_base(row)) product = base_sums[place_of_base(row[0])];
-    else for (const AceFactor &factor : row) product *= value_of(factor);
+    else
+      for (const AceFactor &factor : row) product *= value_of(factor);
     for (int p = 0; p < ndensity; ++p) {
       rho[p] += c[p] * product.real();
       sizes[p] += std::abs(c[p] * product.real());
@@ -229,7 +232,8 @@ double ace_size_of_terms(const AceNetwork &network, const std::vector<bool> &pre
   PlainAce plain(network);
   double largest = 0.0;
   for (const int center : known)
-    for (const double share : {0.35, 0.45}) {    // nearest neighbors of a face-centered cubic crystal
+    for (const double share :
+         {0.35, 0.45}) {    // nearest neighbors of a face-centered cubic crystal
       const double unit = share * network.cutoff() / std::numbers::sqrt2;
       std::vector<double> x(3, 0.0);
       std::vector<int> species = {center}, first = {0}, candidate;

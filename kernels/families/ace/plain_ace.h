@@ -37,8 +37,8 @@ class PWMLFF_KERNELS_API PlainAce : public FusedEngine {
   struct Edge {
     int row, species;
     double r;
-    std::array<double, 3> d, u;    // x_j - x_i, and of length 1
-    AceFunctions base;             // between nodes, the core repulsion last
+    std::array<double, 3> d, u;          // x_j - x_i, and of length 1
+    AceFunctions base;                   // between nodes, the core repulsion last
     std::vector<double> value, slope;    // [nradial, l_max + 1] R
   };
 
@@ -68,10 +68,10 @@ class PWMLFF_KERNELS_API PlainAce : public FusedEngine {
 
   // of a center
   std::vector<Edge> edges;
-  std::vector<Complex> y;                           // [nharmonics]
+  std::vector<Complex> y;                            // [nharmonics]
   std::vector<std::array<Complex, 3>> y_gradient;    // [nharmonics]
-  std::vector<Complex> moments, slopes;             // by place(): A, and dE/dA
-  std::vector<double> base_sums, base_slopes;       // [nspecies, nbase] sums of g, and dE/d of them
+  std::vector<Complex> moments, slopes;              // by place(): A, and dE/dA
+  std::vector<double> base_sums, base_slopes;    // [nspecies, nbase] sums of g, and dE/d of them
   std::vector<double> rho, by_rho;
   AceSurroundings around;
   AceEnergy found{};

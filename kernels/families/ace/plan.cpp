@@ -21,9 +21,9 @@ using Factor = std::uint32_t;
 
 struct Item {
   bool real;
-  int value;               // of a moment; of a product once it is placed
-  int level = 0;           // above the moments
-  Factor x = 0, y = 0;     // of a product; x is not conjugated
+  int value;              // of a moment; of a product once it is placed
+  int level = 0;          // above the moments
+  Factor x = 0, y = 0;    // of a product; x is not conjugated
 };
 
 struct Row {
@@ -173,8 +173,8 @@ class Cover {
       Item &item = items[k];
       item.value = plan.nvalues;
       plan.nvalues += item.real ? 1 : 2;
-      plan.products.push_back({kind_of(item.x, item.y), item.value, items[item.x / 2].value,
-                               items[item.y / 2].value});
+      plan.products.push_back(
+          {kind_of(item.x, item.y), item.value, items[item.x / 2].value, items[item.y / 2].value});
     }
   }
 
@@ -235,8 +235,7 @@ AceNeighborPlan neighbor_plan(const AceNetwork &network, int a, int b, int ndens
     std::vector<double> row(bond.nbase);
     if (network.grace()) factor *= network.chemical[b * network.nradial + n - 1];
     for (int k = 0; k < bond.nbase; ++k)
-      row[k] = factor *
-               bond.crad[(static_cast<std::size_t>(n - 1) * nl + l) * network.nbase + k];
+      row[k] = factor * bond.crad[(static_cast<std::size_t>(n - 1) * nl + l) * network.nbase + k];
     return row;
   };
 
@@ -258,7 +257,8 @@ AceNeighborPlan neighbor_plan(const AceNetwork &network, int a, int b, int ndens
   for (const auto &[key, first] : places) {
     const auto &[of, l, n] = key;
     if (of != slot) continue;
-    if (result.groups.empty() || result.groups.back().degree != l || (l == 0 && result.groups.back().first == 0))
+    if (result.groups.empty() || result.groups.back().degree != l ||
+        (l == 0 && result.groups.back().first == 0))
       result.groups.push_back({l, 0, first});
     ++result.groups.back().nfunctions;
     result.degree = l;
@@ -294,8 +294,7 @@ AceSpeciesPlan ace_plan(const AceNetwork &network, int a, const std::vector<bool
     plan.nmoments += 2 * std::get<1>(key) + 1;
   }
   for (int b = 0; b < network.nspecies(); ++b)
-    if (present[b])
-      plan.neighbors.push_back(neighbor_plan(network, a, b, plan.ndensity, places));
+    if (present[b]) plan.neighbors.push_back(neighbor_plan(network, a, b, plan.ndensity, places));
 
   Cover cover(plan);
   for_ace_rows(species, [&](const std::vector<AceFactor> &row, const double *c) {

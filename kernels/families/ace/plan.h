@@ -31,10 +31,10 @@ struct AceGroup {
 
 /// What neighbors of a species add to.
 struct AceNeighborPlan {
-  int species, degree;              // the largest one
-  int nfunctions;                   // of all groups
+  int species, degree;    // the largest one
+  int nfunctions;         // of all groups
   std::vector<AceGroup> groups;
-  std::vector<double> crad;         // [nbase of the bond, nfunctions], all factors in them
+  std::vector<double> crad;    // [nbase of the bond, nfunctions], all factors in them
 };
 
 /// Of factors: real and real; real and complex; two complex ones; the second one conjugated.
@@ -58,8 +58,8 @@ struct AceSpeciesPlan {
   std::vector<int> single;                        // values that densities depend on themselves
   std::vector<double> single_coefficients;        // [single, ndensity]
   std::vector<AceRun> runs;
-  std::vector<int> y;                             // values
-  std::vector<double> coefficients;               // [y, ndensity]
+  std::vector<int> y;                  // values
+  std::vector<double> coefficients;    // [y, ndensity]
 };
 
 /// @param present [nspecies] the species that take part

@@ -41,7 +41,7 @@ struct AceFile {
   AceNetwork network;
   std::map<std::array<int, 2>, FileBond> bonds;
   std::set<int> embeddings;
-  std::map<int, AceSpecies> functions;    // their rows alone
+  std::map<int, AceSpecies> functions;         // their rows alone
   std::map<int, std::vector<int>> ndensity;    // of each function
   // of GRACE/FS
   double scale = 1.0, shift = 0.0, nnorm = 1.0;
@@ -181,8 +181,8 @@ void read_bond(Yaml &yaml, AceFile &file, std::string_view pair)
     else if (key == "inner_cutoff_type") read.inner = yaml.word();
     else yaml.skip();
   });
-  keys.require({"nradmax", "lmax", "nradbasemax", "radbasename", "radparameters",
-                "radcoefficients", "prehc", "lambdahc", "rcut", "dcut"});
+  keys.require({"nradmax", "lmax", "nradbasemax", "radbasename", "radparameters", "radcoefficients",
+                "prehc", "lambdahc", "rcut", "dcut"});
   const std::size_t expected =
       static_cast<std::size_t>(read.nradial) * (read.l_max + 1) * bond.nbase;
   if (bond.crad.size() != expected)
@@ -296,8 +296,7 @@ void read_yaml(std::string_view contents, AceFile &file)
     else if (key == "E0") network.energy = yaml.numbers();
     else if (key == "deltaSplineBins") network.delta = yaml.number();
     else if (key == "embeddings") by_species([&](int s) { read_embedding(yaml, file, s); });
-    else if (key == "bonds")
-      yaml.map([&](std::string_view pair) { read_bond(yaml, file, pair); });
+    else if (key == "bonds") yaml.map([&](std::string_view pair) { read_bond(yaml, file, pair); });
     else if (key == "functions")
       by_species([&](int s) {
         if (file.functions.contains(s)) yaml.fail("functions twice", "those of an element once");
@@ -383,13 +382,14 @@ class Words {
   }
   [[noreturn]] void fail(std::string_view found, const std::string &expected) const
   {
-    const auto line = 1 + std::count(text.begin(), text.begin() + static_cast<std::ptrdiff_t>(at), '\n');
-    throw std::runtime_error("cannot be read as an ACE: in line " + std::to_string(line) +
-                             " found " +
-                             (found.empty() ? "the end of the file" : "'" + printable(found) + "'") +
-                             ", expected " + expected +
-                             "; copy the file again, or write it again with the program that made "
-                             "it");
+    const auto line =
+        1 + std::count(text.begin(), text.begin() + static_cast<std::ptrdiff_t>(at), '\n');
+    throw std::runtime_error(
+        "cannot be read as an ACE: in line " + std::to_string(line) + " found " +
+        (found.empty() ? "the end of the file" : "'" + printable(found) + "'") + ", expected " +
+        expected +
+        "; copy the file again, or write it again with the program that made "
+        "it");
   }
 
  private:
@@ -476,8 +476,7 @@ void read_text(std::string_view contents, AceFile &file)
   for (int k = 0; k < bond.nbase; ++k)
     for (int nl = 0; nl < read.nradial * (read.l_max + 1); ++nl)
       bond.crad[static_cast<std::size_t>(nl) * bond.nbase + k] = words.number();
-  for (const char *name :
-       {"rankmax", "ndensitymax", "num_c_tilde_max", "num_ms_combinations_max"})
+  for (const char *name : {"rankmax", "ndensitymax", "num_c_tilde_max", "num_ms_combinations_max"})
     words.integer(name, 0, 1 << 30);
   for (const char *name : {"total_basis_size_rank1", "total_basis_size"})
     for (int n = words.integer(name, 0, 1 << 30); n > 0; --n) read_text_function(words, file);
@@ -510,16 +509,15 @@ void join_bonds(AceFile &file)
   for (const auto &[pair, bond] : file.bonds) {
     if (std::max(pair[0], pair[1]) >= nbonds)
       throw std::runtime_error("cannot be read as an ACE: found the bond [" +
-                               std::to_string(pair[0]) + ", " + std::to_string(pair[1]) +
-                               "] and " + std::to_string(n) +
+                               std::to_string(pair[0]) + ", " + std::to_string(pair[1]) + "] and " +
+                               std::to_string(n) +
                                " elements, expected bonds of these; write it again");
     network.nradial = std::max(network.nradial, bond.nradial);
     network.l_max = std::max(network.l_max, bond.l_max);
     network.nbase = std::max(network.nbase, bond.bond.nbase);
     if (bond.inner != file.bonds.begin()->second.inner)
       not_evaluated("its bonds have the inner_cutoff_type " +
-                    printable(file.bonds.begin()->second.inner) + " and " +
-                    printable(bond.inner) +
+                    printable(file.bonds.begin()->second.inner) + " and " + printable(bond.inner) +
                     ", of which other programs take the one they read last, expected one; fit it "
                     "with one for all bonds");
   }
@@ -535,9 +533,9 @@ void join_bonds(AceFile &file)
           static_cast<std::size_t>(network.nradial) * (network.l_max + 1) * network.nbase, 0.0);
       for (int f = 0; f < nradial; ++f)
         for (int l = 0; l < nl; ++l)
-          std::copy_n(&bond.crad[(static_cast<std::size_t>(f) * nl + l) * bond.nbase], bond.nbase,
-                      &crad[(static_cast<std::size_t>(f) * (network.l_max + 1) + l) *
-                            network.nbase]);
+          std::copy_n(
+              &bond.crad[(static_cast<std::size_t>(f) * nl + l) * bond.nbase], bond.nbase,
+              &crad[(static_cast<std::size_t>(f) * (network.l_max + 1) + l) * network.nbase]);
       if (file.grace)
         for (double &c : crad) c *= file.nnorm;
       bond.crad = std::move(crad);
@@ -598,9 +596,8 @@ template <class Species, class Work> void for_arrays(Species &species, const Wor
   work("power", species.power);
 }
 
-constexpr double AceBond::*BOND_NUMBERS[] = {&AceBond::lambda,  &AceBond::rcut,
-                                             &AceBond::dcut,    &AceBond::rcut_in,
-                                             &AceBond::dcut_in, &AceBond::prehc,
+constexpr double AceBond::*BOND_NUMBERS[] = {&AceBond::lambda,  &AceBond::rcut,    &AceBond::dcut,
+                                             &AceBond::rcut_in, &AceBond::dcut_in, &AceBond::prehc,
                                              &AceBond::lambdahc};
 
 }    // namespace
@@ -608,9 +605,9 @@ constexpr double AceBond::*BOND_NUMBERS[] = {&AceBond::lambda,  &AceBond::rcut,
 bool looks_like_ace(std::string_view contents)
 {
   const std::string_view key = first_key(contents);
-  for (const char *name : {"elements", "E0", "deltaSplineBins", "embeddings", "bonds", "functions",
-                           "emb_spec", "radial_basis", "nnorm", "nelements", "global", "species",
-                           "metadata", "lmax"})
+  for (const char *name :
+       {"elements", "E0", "deltaSplineBins", "embeddings", "bonds", "functions", "emb_spec",
+        "radial_basis", "nnorm", "nelements", "global", "species", "metadata", "lmax"})
     if (key == name) return true;
   return false;
 }

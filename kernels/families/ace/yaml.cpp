@@ -34,10 +34,12 @@ Yaml::Yaml(std::string_view text) : text(text)
 void Yaml::fail(const std::string &found, const std::string &expected) const
 {
   const std::size_t here = std::min(at, text.size());
-  const auto line = 1 + std::count(text.begin(), text.begin() + static_cast<std::ptrdiff_t>(here), '\n');
-  throw std::runtime_error("cannot be read as an ACE: in line " + std::to_string(line) + " found " +
-                           found + ", expected " + expected +
-                           "; copy the file again, or write it again with the program that made it");
+  const auto line =
+      1 + std::count(text.begin(), text.begin() + static_cast<std::ptrdiff_t>(here), '\n');
+  throw std::runtime_error(
+      "cannot be read as an ACE: in line " + std::to_string(line) + " found " + found +
+      ", expected " + expected +
+      "; copy the file again, or write it again with the program that made it");
 }
 
 std::string Yaml::found() const
@@ -279,10 +281,9 @@ std::vector<int> Yaml::key_integers(std::string_view key, std::size_t count, int
     result.push_back(value);
   }
   if (result.size() != count || std::ranges::find(result, -1) != result.end())
-    fail("the key '" + printable(key) + "'", count == 1 ? "the number of an element, 0 to " +
-                                                              std::to_string(most)
-                                                        : "the numbers of two elements, 0 to " +
-                                                              std::to_string(most));
+    fail("the key '" + printable(key) + "'",
+         count == 1 ? "the number of an element, 0 to " + std::to_string(most)
+                    : "the numbers of two elements, 0 to " + std::to_string(most));
   return result;
 }
 

@@ -166,7 +166,9 @@ def _read(path: str, compiled: bool, head: str) -> Foreign:
             raise Failure(f"'{path}' is of kind {info.kind}, {FUSED}")
         _require_unchanged(path)
         note = "needs no conversion: copied as it is"
-        return Foreign(f"a model of kind {info.kind}", module, None, notes={"note": note}, contents=contents)
+        return Foreign(
+            f"a model of kind {info.kind}", module, None, notes={"note": note}, contents=contents
+        )
     try:
         try:
             archive.check(contents)

@@ -1,4 +1,4 @@
-"""Potentials by the atomic cluster expansion (ACE): files of pacemaker and of GRACE/FS, as arrays."""
+"""Potentials by the atomic cluster expansion (ACE), of pacemaker and of GRACE/FS, as arrays."""
 
 from __future__ import annotations
 

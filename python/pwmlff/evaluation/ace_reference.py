@@ -164,16 +164,16 @@ def _harmonics(u: Tensor, largest: int, real: bool) -> Tensor:
 def _embedded(kind: str, rho: Tensor, m: float) -> Tensor:
     size, sign = rho.abs(), torch.where(rho < 0, -1.0, 1.0)
     if kind == "FinnisSinclairShiftedScaled":
-        if abs(m - 1) < 1e-10:  # noqa: PLR2004  as in programs that write such files
+        if abs(m - 1) < 1e-10:
             return rho
         q, e = 1 / m, torch.exp(-size)
         return sign * ((q ** (q / (1 - q)) * e + size) ** m - q ** (1 / (1 - q)) * e)
     w = 1e6
     k = w ** (1 - m)
-    tiny = size <= 1e-10  # noqa: PLR2004
+    tiny = size <= 1e-10
     safe = torch.where(tiny, torch.ones_like(size), size)
     exponent = (w * safe) ** 3
-    g = torch.where(exponent <= 30, torch.exp(-exponent), 0 * exponent)  # noqa: PLR2004
+    g = torch.where(exponent <= 30, torch.exp(-exponent), 0 * exponent)
     return torch.where(tiny, k * rho, sign * ((1 - g) * safe**m + k * g * safe))
 
 
@@ -188,7 +188,9 @@ class AceReference:
         self.ace, self.cutoff, self.elements = ace, ace.cutoff, list(ace.elements)
         n = len(self.elements)
         self._bonds = [_Bond(ace, k) for k in range(len(ace.numbers["radial"]))]
-        self._pairs = [[self._bonds[0 if ace.grace else a * n + b] for b in range(n)] for a in range(n)]
+        self._pairs = [
+            [self._bonds[0 if ace.grace else a * n + b] for b in range(n)] for a in range(n)
+        ]
 
     def _moments(self, edge_vec: Tensor, edge_index: Tensor, kinds: Tensor) -> dict[str, Any]:
         """Sums over neighbors of each atom, and its nearest one."""
@@ -201,9 +203,7 @@ class AceReference:
         base = torch.zeros(natoms, n, nbase, dtype=torch.float64)
         core = torch.zeros(natoms, dtype=torch.float64)
         nearest, width = [torch.full((natoms,), math.inf, dtype=torch.float64)], []
-        of_degree = torch.repeat_interleave(
-            torch.arange(degrees), 2 * torch.arange(degrees) + 1
-        )
+        of_degree = torch.repeat_interleave(torch.arange(degrees), 2 * torch.arange(degrees) + 1)
         for a in range(n):
             for b in range(n):
                 bond = self._pairs[a][b]
@@ -221,9 +221,7 @@ class AceReference:
                 y = _harmonics(d / r[:, None], degrees - 1, self.ace.grace)
                 part = radial[:, :, of_degree] * y[:, None]
                 slot = 0 if self.ace.grace else b
-                moments = moments.index_put(
-                    (i, torch.full_like(i, slot)), part, accumulate=True
-                )
+                moments = moments.index_put((i, torch.full_like(i, slot)), part, accumulate=True)
                 padded = torch.nn.functional.pad(g.T, (0, nbase - bond.nbase))
                 base = base.index_put((i, torch.full_like(i, b)), padded, accumulate=True)
                 core = core.index_add(0, i, values[-1])
@@ -274,12 +272,14 @@ class AceReference:
         rho = torch.zeros(len(base), c.shape[1], dtype=torch.float64)
         factor = row = m = 0
         for rank, rows in zip(ints["rank"].tolist(), ints["rows"].tolist(), strict=True):
-            mu, n, l = (torch.from_numpy(ints[k][factor : factor + rank]) for k in ("mus", "ns", "ls"))
+            mu, n, degree = (
+                torch.from_numpy(ints[k][factor : factor + rank]) for k in ("mus", "ns", "ls")
+            )
             ms = torch.from_numpy(ints["ms"][m : m + rank * rows].reshape(rows, rank))
             if rank == 1 and not self.ace.grace:
                 product = flat_base[:, (mu * base.shape[2] + n - 1).expand(rows)]
             else:
-                at = (mu * nradial + n - 1) * size + l * l + l + ms
+                at = (mu * nradial + n - 1) * size + degree * degree + degree + ms
                 product = torch.ones(len(base), rows, dtype=flat.dtype)
                 for k in range(rank):
                     product = product * flat[:, at[:, k]]

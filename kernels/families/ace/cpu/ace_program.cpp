@@ -39,8 +39,8 @@ template <class T> struct Table {
 
 /// Neighbors of a species of a center of another.
 template <class T> struct Bond {
-  Bond(const AceNeighborPlan &plan, const AceBond &bond, const Table<T> &table, const AceTable &core)
-      :
+  Bond(const AceNeighborPlan &plan, const AceBond &bond, const Table<T> &table,
+       const AceTable &core) :
       plan(plan),
       table(table),
       rcut(bond.rcut),
@@ -78,9 +78,9 @@ template <class T> struct Packed {
       species.back() = std::make_unique<Species<T>>(source.plans[a]);
       for (const AceNeighborPlan &plan : source.plans[a].neighbors) {
         const int pair = a * n + plan.species;
-        species.back()->bonds.push_back(std::make_unique<const Bond<T>>(
-            plan, network.bond(a, plan.species), *tables[source.table_of[pair]],
-            source.core[pair]));
+        species.back()->bonds.push_back(
+            std::make_unique<const Bond<T>>(plan, network.bond(a, plan.species),
+                                            *tables[source.table_of[pair]], source.core[pair]));
         has_core |= source.core[pair].bins > 0;
       }
     }
@@ -183,7 +183,8 @@ template <class T> class AceWorker : public Worker {
         const double *const xi = input.x + 3 * static_cast<std::ptrdiff_t>(centers[l]);
         const double x0 = xi[0], x1 = xi[1], x2 = xi[2];
         int n = end * block + l;
-        for (int k = first[0]; k < first[1]; ++k) {    // no branches: they would often be mispredicted
+        for (int k = first[0]; k < first[1];
+             ++k) {    // no branches: they would often be mispredicted
           const int j = input.candidate[k];
           const double *const xj = input.x + 3 * static_cast<std::ptrdiff_t>(j);
           const double d0 = xj[0] - x0, d1 = xj[1] - x1, d2 = xj[2] - x2;
@@ -258,7 +259,10 @@ template <class T> class AceWorker : public Worker {
     }
   }
 
-  T *vector(Buffer<T> &buffer, int k) { return buffer.get() + static_cast<std::ptrdiff_t>(k) * block; }
+  T *vector(Buffer<T> &buffer, int k)
+  {
+    return buffer.get() + static_cast<std::ptrdiff_t>(k) * block;
+  }
 
   /// Radial functions of edge e, to the place where the way back finds them.
   void evaluate_radial(const Bond<T> &bond, int e, T *out)
@@ -308,7 +312,8 @@ template <class T> class AceWorker : public Worker {
   {
     const Products &products = species->products;
     for (int part = 0; part < parts; ++part) {
-      double *const first = values.get() + static_cast<std::ptrdiff_t>(part) * products.nvalues * width;
+      double *const first =
+          values.get() + static_cast<std::ptrdiff_t>(part) * products.nvalues * width;
       for (int k = 0; k < products.nmoments * width; ++k) first[k] = 0.0;
     }
     T *out = functions.get();
@@ -325,7 +330,8 @@ template <class T> class AceWorker : public Worker {
   {
     constexpr int most = nep::harmonics_up_to(ACE_MOST_DEGREE) * block;
     const T *value[J], *y[J], *of_degree[J];
-    for (int j = 0; j < J; ++j, out += static_cast<std::ptrdiff_t>(2) * bond.plan.nfunctions * block) {
+    for (int j = 0; j < J;
+         ++j, out += static_cast<std::ptrdiff_t>(2) * bond.plan.nfunctions * block) {
       evaluate_radial(bond, e + j, out);
       evaluate_harmonics(bond.plan.degree, e + j, harmonics.get() + j * most);
       value[j] = out;
@@ -338,7 +344,8 @@ template <class T> class AceWorker : public Worker {
         add_moments<T, degree, J>(group.nfunctions, value, of_degree,
                                   [&](int k, Vec<T> v) { add_moment(group.first + k, v); });
       });
-      for (int j = 0; j < J; ++j) value[j] += static_cast<std::ptrdiff_t>(2) * group.nfunctions * block;
+      for (int j = 0; j < J; ++j)
+        value[j] += static_cast<std::ptrdiff_t>(2) * group.nfunctions * block;
     }
   }
 
@@ -348,7 +355,8 @@ template <class T> class AceWorker : public Worker {
     const Products &products = species->products;
     const int ndensity = products.ndensity;
     for (int part = 0; part < parts; ++part) {
-      double *const own = values.get() + static_cast<std::ptrdiff_t>(part) * products.nvalues * width;
+      double *const own =
+          values.get() + static_cast<std::ptrdiff_t>(part) * products.nvalues * width;
       double *const by_rho = rho.get() + ndensity * width;
       products.forward(own, rho.get());
       for (int l = 0; l < width; ++l) {
@@ -474,13 +482,13 @@ template <class T> class AceWorker : public Worker {
   const Species<T> *species = nullptr;    // of the block
   int which = 0;                          // its number
   Edges<T> edges;
-  Buffer<Run> runs;                   // [species that take part]
-  Buffer<T> functions;                // [edges, nfunctions, 2] vectors: radial functions, slopes
-  Buffer<T> base;                     // [nbase, 2] vectors
-  Buffer<T> harmonics, by_harmonic;   // [tile, harmonics], [harmonics] vectors
-  Buffer<double> values, slopes;      // [parts, nvalues], [nvalues] vectors
-  Buffer<T> edge_slopes;              // [nmoments] vectors
-  Buffer<double> rho;                 // [ndensity] vectors, then slopes by them
+  Buffer<Run> runs;                    // [species that take part]
+  Buffer<T> functions;                 // [edges, nfunctions, 2] vectors: radial functions, slopes
+  Buffer<T> base;                      // [nbase, 2] vectors
+  Buffer<T> harmonics, by_harmonic;    // [tile, harmonics], [harmonics] vectors
+  Buffer<double> values, slopes;       // [parts, nvalues], [nvalues] vectors
+  Buffer<T> edge_slopes;               // [nmoments] vectors
+  Buffer<double> rho;                  // [ndensity] vectors, then slopes by them
   AceSurroundings around[block];
   int nearest[block] = {};
   double by_core[block] = {}, by_nearest[block] = {};

@@ -11,9 +11,9 @@ namespace pwmlff {
 
 /// @param network  outlives the program
 /// @param single   radial functions, harmonics and moments of edges in float32
-#define PWMLFF_DECLARE_PROGRAM(isa)                                           \
-  namespace isa {                                                             \
-  Program *make_ace_program(const AceEngineNetwork &network, bool single);    \
+#define PWMLFF_DECLARE_PROGRAM(isa)                                        \
+  namespace isa {                                                          \
+  Program *make_ace_program(const AceEngineNetwork &network, bool single); \
   }
 PWMLFF_DECLARE_PROGRAM(baseline)
 PWMLFF_DECLARE_PROGRAM(avx2)

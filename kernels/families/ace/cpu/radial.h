@@ -115,8 +115,7 @@ inline void add_moments(int nfunctions, const T *const *value, const T *const *h
 #pragma GCC unroll 17
     for (int m = 0; m < size; ++m) {
       Vec<T> sum = degree == 0 ? r[0] : r[0] * load(harmonics[0] + m * n);
-      for (int j = 1; j < J; ++j)
-        sum += degree == 0 ? r[j] : r[j] * load(harmonics[j] + m * n);
+      for (int j = 1; j < J; ++j) sum += degree == 0 ? r[j] : r[j] * load(harmonics[j] + m * n);
       add(f * size + m, sum);
     }
   }
@@ -158,15 +157,24 @@ inline Vec<T> back_to_edge(int nfunctions, const T *slopes, const T *value, cons
 template <class Work> inline void with_degree(int degree, const Work &work)
 {
   switch (degree) {
-    case 0: return work.template operator()<0>();
-    case 1: return work.template operator()<1>();
-    case 2: return work.template operator()<2>();
-    case 3: return work.template operator()<3>();
-    case 4: return work.template operator()<4>();
-    case 5: return work.template operator()<5>();
-    case 6: return work.template operator()<6>();
-    case 7: return work.template operator()<7>();
-    default: return work.template operator()<8>();
+    case 0:
+      return work.template operator()<0>();
+    case 1:
+      return work.template operator()<1>();
+    case 2:
+      return work.template operator()<2>();
+    case 3:
+      return work.template operator()<3>();
+    case 4:
+      return work.template operator()<4>();
+    case 5:
+      return work.template operator()<5>();
+    case 6:
+      return work.template operator()<6>();
+    case 7:
+      return work.template operator()<7>();
+    default:
+      return work.template operator()<8>();
   }
 }
 
