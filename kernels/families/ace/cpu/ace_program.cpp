@@ -48,12 +48,18 @@ template <class T> struct Bond {
       inner_width(bond.dcut_in)
   {
     copy(crad, plan.crad);
-    if (core.bins > 0) this->core = std::make_unique<const Table<double>>(core);
+    if (core.bins == 0) return;
+    this->core = std::make_unique<const Table<double>>(core);
+    for (core_end = core.bins; core_end > 0 && ends(&core.coefficients[4 * core_end]);) --core_end;
+    ++core_end;
   }
+
+  static bool ends(const double *c) { return c[0] == 0.0 && c[1] == 0.0 && c[2] == 0.0; }
 
   const AceNeighborPlan &plan;
   const Table<T> &table;
   std::unique_ptr<const Table<double>> core;    // or null
+  int core_end = 0;                             // from this bin on it is 0
   const double rcut, inner, inner_width;
   Buffer<T> crad;    // [nbase, nfunctions]
 };
@@ -212,21 +218,29 @@ template <class T> class AceWorker : public Worker {
 
   void locate(const Bond<T> &bond, const Run &run)
   {
+    const std::ptrdiff_t first = static_cast<std::ptrdiff_t>(run.first) * block;
+    const double *__restrict const x = edges.x.get() + first,
+                                   *__restrict const y = edges.y.get() + first,
+                                   *__restrict const z = edges.z.get() + first;
+    T *__restrict const ux = edges.ux.get() + first, *__restrict const uy = edges.uy.get() + first,
+                        *__restrict const uz = edges.uz.get() + first,
+                        *__restrict const per_r = edges.inverse.get() + first,
+                        *__restrict const u = edges.u.get() + first;
+    int *__restrict const bins = edges.bin.get() + first;
     const double scale = bond.table.scale;
-    const int bins = bond.table.bins;
-    for (int k = run.first * block; k < (run.first + run.count) * block; ++k) {
-      const double x = edges.x[k], y = edges.y[k], z = edges.z[k];
-      const double r = __builtin_sqrt(x * x + y * y + z * z), inverse = 1.0 / r;
+    const int last = bond.table.bins;
+    for (int k = 0; k < run.count * block; ++k) {
+      const double r = __builtin_sqrt(x[k] * x[k] + y[k] * y[k] + z[k] * z[k]), inverse = 1.0 / r;
       const double place = r * scale;
       int bin = static_cast<int>(place);
       bin = bin < 1 ? 1 : bin;
-      bin = bin > bins ? bins : bin;
-      edges.bin[k] = bin;
-      edges.u[k] = static_cast<T>(place - bin);
-      edges.ux[k] = static_cast<T>(x * inverse);
-      edges.uy[k] = static_cast<T>(y * inverse);
-      edges.uz[k] = static_cast<T>(z * inverse);
-      edges.inverse[k] = static_cast<T>(inverse);
+      bin = bin > last ? last : bin;
+      bins[k] = bin;
+      u[k] = static_cast<T>(place - bin);
+      ux[k] = static_cast<T>(x[k] * inverse);
+      uy[k] = static_cast<T>(y[k] * inverse);
+      uz[k] = static_cast<T>(z[k] * inverse);
+      per_r[k] = static_cast<T>(inverse);
     }
   }
 
@@ -240,7 +254,7 @@ template <class T> class AceWorker : public Worker {
   {
     for (int k = run.first * block; k < (run.first + run.count) * block; ++k) {
       edges.by_r[k] = 0.0;
-      if (!bond.core || edges.row[k] < 0) continue;
+      if (!bond.core || edges.bin[k] >= bond.core_end) continue;
       const double *const c = &bond.core->coefficients[static_cast<std::size_t>(edges.bin[k]) * 4];
       const double u = distance(k) * bond.core->scale - edges.bin[k];
       around[k % block].core += c[0] + u * (c[1] + u * (c[2] + u * c[3]));
@@ -441,6 +455,7 @@ template <class T> class AceWorker : public Worker {
   {
     for (int l = 0; l < block; ++l) {
       const int k = e * block + l;
+      if (edges.by_r[k] == 0.0) continue;
       const double factor = by_core[l] * edges.by_r[k] / distance(k);
       gradient[0][l] += factor * edges.x[k];
       gradient[1][l] += factor * edges.y[k];

@@ -85,19 +85,20 @@ inline void contract_some(const T *base, int nbase, const T *crad, int stride, T
   }
 }
 
-/// All of them.
+/// All of them; the last tile has some of the one before it again.
 template <class T>
 inline void contract(const T *base, int nbase, const T *crad, int nfunctions, T *out)
 {
   constexpr int N = PWMLFF_REGISTERS == 32 ? 12 : 6;
-  int f = 0;
-  const auto go_on = [&]<int n>(std::integral_constant<int, n>) {
-    for (; f + n <= nfunctions; f += n)
-      contract_some<T, n>(base, nbase, crad + f, nfunctions, out + 2 * f * lanes<T>);
-  };
-  go_on(std::integral_constant<int, N>{});
-  go_on(std::integral_constant<int, N / 2>{});
-  go_on(std::integral_constant<int, 1>{});
+  if (nfunctions < N) {
+    for (int f = 0; f < nfunctions; ++f)
+      contract_some<T, 1>(base, nbase, crad + f, nfunctions, out + 2 * f * lanes<T>);
+    return;
+  }
+  for (int f = 0; f < nfunctions; f += N) {
+    const int first = f + N > nfunctions ? nfunctions - N : f;
+    contract_some<T, N>(base, nbase, crad + first, nfunctions, out + 2 * first * lanes<T>);
+  }
 }
 
 /// Moments of one degree: add values times harmonics of `J` edges to sums.
@@ -130,25 +131,33 @@ inline Vec<T> back_to_edge(int nfunctions, const T *slopes, const T *value, cons
                            T *by_harmonic)
 {
   constexpr int size = 2 * degree + 1, n = lanes<T>;
-  Vec<T> by_r{}, sums[size] = {};
-  for (int f = 0; f < nfunctions; ++f, slopes += size * n, value += 2 * n) {
-    if constexpr (degree == 0) {
-      by_r += load(slopes) * load(value + n);
-    } else {
-      const Vec<T> r = load(value);
-      Vec<T> by_value{};
+  Vec<T> by_r{};
+  if constexpr (degree == 0) {
+    for (int f = 0; f < nfunctions; ++f)
+      by_r += load(slopes + f * n) * load(value + (2 * f + 1) * n);
+  } else {
+    // As many components at a time as there are registers for their sums.
+    constexpr int most = PWMLFF_REGISTERS == 32 ? 17 : 7;
+    const auto some = [&]<int first, int count>() {
+      Vec<T> sums[count] = {};
+      for (int f = 0; f < nfunctions; ++f) {
+        const Vec<T> r = load(value + 2 * f * n);
+        Vec<T> by_value{};
 #pragma GCC unroll 17
-      for (int m = 0; m < size; ++m) {
-        const Vec<T> slope = load(slopes + m * n);
-        by_value += slope * load(harmonics + m * n);
-        sums[m] += slope * r;
+        for (int m = 0; m < count; ++m) {
+          const Vec<T> slope = load(slopes + (f * size + first + m) * n);
+          by_value += slope * load(harmonics + (first + m) * n);
+          sums[m] += slope * r;
+        }
+        by_r += by_value * load(value + (2 * f + 1) * n);
       }
-      by_r += by_value * load(value + n);
-    }
-  }
-  if constexpr (degree > 0) {
 #pragma GCC unroll 17
-    for (int m = 0; m < size; ++m) store(by_harmonic + m * n, sums[m]);
+      for (int m = 0; m < count; ++m) store(by_harmonic + (first + m) * n, sums[m]);
+    };
+    some.template operator()<0, (size < most ? size : most)>();
+    if constexpr (size > most)
+      some.template operator()<most, (size - most < most ? size - most : most)>();
+    if constexpr (size > 2 * most) some.template operator()<2 * most, size - 2 * most>();
   }
   return by_r;
 }
