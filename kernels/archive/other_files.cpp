@@ -126,19 +126,6 @@ struct TextKind {
 
 /// In the order in which they are asked.
 constexpr TextKind TEXTS[] = {
-    {[](const Lines &head) {
-       return has_line(head, "deltaSplineBins:") && head[0] != "potential:";
-     },
-     "is an ACE potential (.yace); run it with pair_style pace of LAMMPS"},
-    {[](const Lines &head) { return head[0].starts_with("nelements="); },
-     "is an ACE potential (.ace); run it with pair_style pace of LAMMPS"},
-    {[](const Lines &head) {
-       return has_line(head, "DeltaSplineBins:") || has_line(head, "- speciesblock:");
-     },
-     "is an ACE potential in the basis of its training (.yaml); make a .yace of it with "
-     "'pace_yaml2yace' for pair_style pace of LAMMPS"},
-    {[](const Lines &head) { return has_line(head, "emb_spec:") && has_line(head, "elements:"); },
-     "is a potential GRACE/FS (.yaml); run it with pair_style grace/fs"},
     {[](const Lines &head) { return head[0] == "MTP"; },
      "is a moment tensor potential of MLIP (.mtp, .almtp); run it with pair_style mlip, which MLIP "
      "brings for LAMMPS"},

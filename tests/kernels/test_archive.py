@@ -597,11 +597,6 @@ FOREIGN: dict[str, tuple[bytes, list[str]]] = {
         ["DeePMD-kit in HDF5 (.dp", "dp convert-backend"],
     ),
     "DeePMD-kit, YAML": (b"backend: x\nmodel:\n  '@class': Model\n", ["DeePMD-kit", ".yaml"]),
-    "ACE": (b"elements: [Al]\nE0: [0]\ndeltaSplineBins: 0.001\n", [".yace", "pair_style pace"]),
-    "ACE in training": (
-        b"global:\n  DeltaSplineBins: 0.001\nspecies:\n  - speciesblock: Al\n", ["pace_yaml2yace"]
-    ),
-    "GRACE/FS": (b"elements: [Al]\nnnorm: 1\nemb_spec: {}\n", ["pair_style grace/fs"]),
     "MTP": (b"MTP\nversion = 1.1.0\npotential_name = MTP1m\n", [".almtp", "pair_style mlip"]),
     "Git LFS": (b"version https://git-lfs.github.com/spec/v1\n", ["git lfs pull"]),
     "web page": (b"<!DOCTYPE html>\n<html>", ["web page"]),

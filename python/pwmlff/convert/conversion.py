@@ -20,6 +20,7 @@ from rich.console import RenderableType
 from pwmlff.convert import chgnet, deepmd, mace, matpl, nequip, programs, sevennet
 from pwmlff.convert.foreign import UNEXPECTED, Foreign, Numbers, Source, saved, taken_for
 from pwmlff.evaluation import archive, model_file, reference, self_test
+from pwmlff.evaluation.ace_file import Ace
 from pwmlff.evaluation.engine import Choice, Evaluation, choose
 from pwmlff.evaluation.nep_file import Nep, write_nep
 from pwmlff.evaluation.structures import Result, crystal
@@ -125,14 +126,11 @@ def convert(
     together = _together(source, foreign, elements)
     card = {**origin(), "converted": {"file": Path(source).name, "family": foreign.family}}
     with drafted(target) as draft:
-        if isinstance(foreign.module, Nep):
-            if foreign.contents is None:
-                write_nep(foreign.module, draft)
-            else:
-                draft.write_bytes(foreign.contents)
-        elif foreign.contents is not None:
+        if foreign.contents is not None:
             draft.write_bytes(foreign.contents)
-        else:
+        elif isinstance(foreign.module, Nep):
+            write_nep(foreign.module, draft)
+        elif not isinstance(foreign.module, Ace):  # of which there are contents
             extra = None if compiled else foreign.extra
             save_model(foreign.module, draft, card, extra, record=False)
         with _naming_source(source, draft):

@@ -14,6 +14,7 @@ import torch
 from ase import Atoms
 from torch import nn
 
+from pwmlff.evaluation.ace_file import Ace
 from pwmlff.evaluation.nep_file import Nep
 from pwmlff.report import Failure, last_line
 
@@ -121,7 +122,7 @@ class Foreign:
     """A file of another program."""
 
     family: str  # what it is, for people
-    module: nn.Module | Nep  # the same model, in a contract of this project, or as a nep.txt
+    module: nn.Module | Nep | Ace  # the same model, in a contract of this project, or as a text
     #: The code of the original, on a cluster in free space; None where there is none.
     evaluate: Callable[[Atoms], Numbers] | None
     single: bool = False  # whether the original computes in float32

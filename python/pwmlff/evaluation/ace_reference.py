@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -86,8 +86,8 @@ class _Bond:
             za, zb = charges
             length = 0.46850 / (za**0.23 + zb**0.23)
 
-            def bare(at: Tensor) -> Tensor:
-                return sum((c * torch.exp(-w * at / length) for c, w in ZBL), at * 0) / at
+            def bare(x: Tensor) -> Tensor:
+                return torch.stack([c * torch.exp(-w * x / length) for c, w in ZBL]).sum(0) / x
 
             end = torch.tensor(self.rcut, dtype=torch.float64)
             first = torch.func.grad(bare)
@@ -105,29 +105,29 @@ class _Bond:
         return core
 
     def _exact(self, r: Tensor, charges: tuple[int, int]) -> Tensor:
-        inside = r < self.rcut
-        near = torch.where(inside, r, torch.full_like(r, 0.5 * self.rcut))
-        base = torch.stack(self._base(near))
+        counts = r < self.rcut
+        safe = torch.where(counts, r, torch.full_like(r, 0.5 * self.rcut))
+        base = torch.stack(self._base(safe))
         if self.inner == "distance":
-            base = base * (1 - _switch(near, self.rcut_in, self.dcut_in))
+            base = base * (1 - _switch(safe, self.rcut_in, self.dcut_in))
         if self.inner != "zbl":
-            base = torch.where(near > self.rcut_in - self.dcut_in, base, 0 * base)
-        both = torch.cat([base, self._core(near, charges)[None]])
-        return torch.where(inside, both, 0 * both)
+            base = torch.where(safe > self.rcut_in - self.dcut_in, base, 0 * base)
+        both = torch.cat([base, self._core(safe, charges)[None]])
+        return torch.where(counts, both, 0 * both)
 
     def functions(self, r: Tensor, charges: tuple[int, int]) -> Tensor:
         """The radial base and the core repulsion [nbase + 1, E], between nodes of the table."""
         h = self.rcut / self.bins
         k = torch.clamp(torch.floor(r.detach() / h), 1, self.bins)
 
-        def at(node: Tensor) -> tuple[Tensor, Tensor]:
+        def exact(node: Tensor) -> tuple[Tensor, Tensor]:
             def values(x: Tensor) -> Tensor:
                 return self._exact(x, charges)
 
-            value, slope = torch.func.jvp(values, (h * node,), (torch.ones_like(node),))
+            value, slope = torch.func.jvp(values, (h * node,), (torch.ones_like(node),))[:2]
             return value.detach(), slope.detach() * h
 
-        (f0, d0), (f1, d1) = at(k), at(k + 1)
+        (f0, d0), (f1, d1) = exact(k), exact(k + 1)
         u = r / h - k
         a, b = 3 * (f1 - f0) - d1 - 2 * d0, 2 * (f0 - f1) + d1 + d0
         result = f0 + u * (d0 + u * (a + u * b))
@@ -144,20 +144,20 @@ def _harmonics(u: Tensor, largest: int, real: bool) -> Tensor:
         if m:
             start *= -math.sqrt((2 * m + 1) / (2 * m))
             power = power * plane
-        before, here = torch.zeros_like(z), torch.full_like(z, start)
+        last, here = torch.zeros_like(z), torch.full_like(z, start)
         for degree in range(m, largest + 1):
             if degree > m:
                 a = math.sqrt((4 * degree**2 - 1) / (degree**2 - m**2))
                 b = math.sqrt(((degree - 1) ** 2 - m**2) / (4 * (degree - 1) ** 2 - 1))
-                before, here = here, a * (z * here - b * before)
-            value, at, sign = here * power, degree * (degree + 1), (-1) ** m
+                last, here = here, a * (z * here - b * last)
+            value, place, sign = here * power, degree * (degree + 1), (-1) ** m
             if not real:
-                columns[at + m], columns[at - m] = value, sign * value.conj()
+                columns[place + m], columns[place - m] = value, sign * value.conj()
             elif m == 0:
-                columns[at] = value.real
+                columns[place] = value.real
             else:
-                columns[at + m] = math.sqrt(2) * sign * value.real
-                columns[at - m] = math.sqrt(2) * sign * value.imag
+                columns[place + m] = math.sqrt(2) * sign * value.real
+                columns[place - m] = math.sqrt(2) * sign * value.imag
     return torch.stack([column.real if real else column for column in columns], dim=1)
 
 
@@ -167,7 +167,8 @@ def _embedded(kind: str, rho: Tensor, m: float) -> Tensor:
         if abs(m - 1) < 1e-10:
             return rho
         q, e = 1 / m, torch.exp(-size)
-        return sign * ((q ** (q / (1 - q)) * e + size) ** m - q ** (1 / (1 - q)) * e)
+        value: Tensor = (q ** (q / (1 - q)) * e + size) ** m - q ** (1 / (1 - q)) * e
+        return sign * value
     w = 1e6
     k = w ** (1 - m)
     tiny = size <= 1e-10
@@ -192,7 +193,7 @@ class AceReference:
             [self._bonds[0 if ace.grace else a * n + b] for b in range(n)] for a in range(n)
         ]
 
-    def _moments(self, edge_vec: Tensor, edge_index: Tensor, kinds: Tensor) -> dict[str, Any]:
+    def _moments(self, edge_vec: Tensor, edge_index: Tensor, kinds: Tensor) -> dict[str, Tensor]:
         """Sums over neighbors of each atom, and its nearest one."""
         center, neighbor_kind = edge_index[0], kinds[edge_index[1]]
         p, n, natoms = self.ace.numbers, len(self.elements), len(kinds)
@@ -247,11 +248,11 @@ class AceReference:
             energies = energies.index_add(0, own, part)
         return energies
 
-    def _energies(self, a: int, found: dict[str, Any]) -> Tensor:
-        of, inner = self.ace.of_species(a), INNERS[int(self.ace.numbers["inner"])]
-        rho = self._densities(of, found)
-        kind = EMBEDDINGS[int(of["embedding"])]
-        both = zip(of["weight"].tolist(), of["power"].tolist(), strict=True)
+    def _energies(self, a: int, found: dict[str, Tensor]) -> Tensor:
+        own, inner = self.ace.of_species(a), INNERS[int(self.ace.numbers["inner"])]
+        rho = self._densities(own, found)
+        kind = EMBEDDINGS[int(own["embedding"])]
+        both = zip(own["weight"].tolist(), own["power"].tolist(), strict=True)
         parts = [w * _embedded(kind, rho[:, k], m) for k, (w, m) in enumerate(both)]
         energy, core = torch.stack(parts).sum(0), found["core"]
         if inner == "none":
@@ -261,14 +262,15 @@ class AceReference:
             t = torch.where(t < self.cutoff, t, torch.full_like(t, 1e9))
             cut = _switch(width - t, width, width)
             return energy * cut + core * (1 - cut)
-        return energy * _switch(core, float(of["core_cutoff"]), float(of["core_width"])) + core
+        cut = _switch(core, float(own["core_cutoff"]), float(own["core_width"]))
+        return energy * cut + core
 
-    def _densities(self, of: dict[str, Any], found: dict[str, Any]) -> Tensor:
+    def _densities(self, own: dict[str, np.ndarray], found: dict[str, Tensor]) -> Tensor:
         moments, base = found["moments"], found["base"]
         slots, nradial, size = moments.shape[1:]
         flat, flat_base = moments.reshape(-1, slots * nradial * size), base.flatten(1)
-        ints = {name: of[name].astype(int) for name in ("rank", "rows", "mus", "ns", "ls", "ms")}
-        c = torch.from_numpy(of["coefficients"].reshape(-1, len(of["weight"])))
+        ints = {name: own[name].astype(int) for name in ("rank", "rows", "mus", "ns", "ls", "ms")}
+        c = torch.from_numpy(own["coefficients"].reshape(-1, len(own["weight"])))
         rho = torch.zeros(len(base), c.shape[1], dtype=torch.float64)
         factor = row = m = 0
         for rank, rows in zip(ints["rank"].tolist(), ints["rows"].tolist(), strict=True):
@@ -279,10 +281,10 @@ class AceReference:
             if rank == 1 and not self.ace.grace:
                 product = flat_base[:, (mu * base.shape[2] + n - 1).expand(rows)]
             else:
-                at = (mu * nradial + n - 1) * size + degree * degree + degree + ms
+                places = (mu * nradial + n - 1) * size + degree * degree + degree + ms
                 product = torch.ones(len(base), rows, dtype=flat.dtype)
                 for k in range(rank):
-                    product = product * flat[:, at[:, k]]
+                    product = product * flat[:, places[:, k]]
             rho = rho + product.real @ c[row : row + rows]
             factor, row, m = factor + rank, row + rows, m + rank * rows
         return rho
