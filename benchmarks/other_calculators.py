@@ -2,10 +2,10 @@
 
     PYTHON benchmarks/other_calculators.py PROGRAM MODEL structure.xyz EVALUATIONS [own.npz]
 
-The calculator of PROGRAM, one of calorine, nep-adapters (NEP_CPU), python-ace (PACE) and grace-fs
-(GRACE/FS of python-ace), evaluates the structure, whose energy and forces go to the last file. Then
-atoms move a little from one evaluation to the next, on one thread. The last line that is printed is
-the seconds of one of these.
+The calculator of PROGRAM, one of calorine, nep-adapters (NEP_CPU), python-ace (PACE),
+python-ace-product (its product evaluator) and grace-fs (GRACE/FS of python-ace), evaluates the
+structure, whose energy and forces go to the last file. Then atoms move a little from one evaluation
+to the next, on one thread. The last line that is printed is the seconds of one of these.
 """
 
 # Each program is imported where it is used.
@@ -31,10 +31,11 @@ def calculator(program: str, model: str) -> Any:
         from nep_adapters.ase import NepAseCalculator
 
         return NepAseCalculator(model, backend="cpu")
-    if program == "python-ace":
-        from pyace import PyACECalculator
+    if program.startswith("python-ace"):
+        from pyace import ACECTildeBasisSet, PyACECalculator
 
-        return PyACECalculator(model, recursive=True)
+        basis = ACECTildeBasisSet(model) if model.endswith(".ace") else model
+        return PyACECalculator(basis, recursive=not program.endswith("product"))
     from pyace.asecalc import PyGRACEFSCalculator
 
     return PyGRACEFSCalculator(model)
