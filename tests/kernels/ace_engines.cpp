@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 
-// ACE: forces and virials of the plain evaluation against finite differences, and the engine against
-// it: forms of files, precisions, instruction sets, threads, virials of atoms, species that are
-// absent. Exits with 1 where something differs. Arguments: files to try in place of random ones.
+// ACE: forces and virials of the plain evaluation against finite differences, and the engine
+// against it: forms of files, precisions, instruction sets, threads, virials of atoms, species that
+// are absent. Exits with 1 where something differs. Arguments: files to try in place of random
+// ones.
 
 #include "ace_files.h"
 #include "core/family.h"

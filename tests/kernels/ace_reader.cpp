@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 
-// Files of ACE: the same numbers in other forms of YAML and as .ace text give the same arrays; files
-// that are refused say why; damaged ones are refused, or the engine and the plain evaluation give
-// the same for what they are now. Exits with 1 where something differs. Arguments: how many damaged
-// ones, of which series.
+// Files of ACE: the same numbers in other forms of YAML and as .ace text give the same arrays;
+// files that are refused say why; damaged ones are refused, or the engine and the plain evaluation
+// give the same for what they are now. Exits with 1 where something differs. Arguments: how many
+// damaged ones, of which series.
 
 #include "ace_files.h"
 #include "core/family.h"
@@ -45,13 +45,18 @@ const std::string ONE = R"(elements: [Cu]
 E0: [-1.5]
 deltaSplineBins: 0.001
 embeddings:
-  0: {ndensity: 2, FS_parameters: [1, 1, 2, 0.5], npoti: FinnisSinclair, rho_core_cutoff: 100, drho_core_cutoff: 25}
+  0: {ndensity: 2, FS_parameters: [1, 1, 2, 0.5], npoti: FinnisSinclair,
+      rho_core_cutoff: 100, drho_core_cutoff: 25}
 bonds:
-  [0, 0]: {nradmax: 2, lmax: 1, nradbasemax: 2, radbasename: ChebPow, radparameters: [2], radcoefficients: [[[1, 2], [3, 4]], [[5, 6], [7, 8e-05]]], prehc: 1, lambdahc: 3, rcut: 5, dcut: 0.25}
+  [0, 0]: {nradmax: 2, lmax: 1, nradbasemax: 2, radbasename: ChebPow, radparameters: [2],
+      radcoefficients: [[[1, 2], [3, 4]], [[5, 6], [7, 8e-05]]], prehc: 1, lambdahc: 3,
+      rcut: 5, dcut: 0.25}
 functions:
   0:
-    - {mu0: 0, rank: 1, ndensity: 2, num_ms_combs: 1, mus: [0], ns: [2], ls: [0], ms_combs: [0], ctildes: [0.5, 0.25]}
-    - {mu0: 0, rank: 2, ndensity: 2, num_ms_combs: 2, mus: [0, 0], ns: [1, 2], ls: [1, 1], ms_combs: [0, 0, 1, -1], ctildes: [1, 2, 3, 4]}
+    - {mu0: 0, rank: 1, ndensity: 2, num_ms_combs: 1, mus: [0], ns: [2], ls: [0],
+       ms_combs: [0], ctildes: [0.5, 0.25]}
+    - {mu0: 0, rank: 2, ndensity: 2, num_ms_combs: 2, mus: [0, 0], ns: [1, 2], ls: [1, 1],
+       ms_combs: [0, 0, 1, -1], ctildes: [1, 2, 3, 4]}
 )";
 
 /// The same in block style, with keys in another order, comments, quotes and things unknown.
@@ -242,14 +247,14 @@ void check_refusals()
   damaged("E0: [-1.5]", "E0: [-1.5, 0]", "E0 of 2 elements");
   damaged("rank: 2", "rank: 3", "a function of rank 3 with 2 ns");
   damaged("num_ms_combs: 2", "num_ms_combs: 3", "4 ms_combs");
-  damaged("ctildes: [1, 2, 3, 4]", "ctildes: [1, 2, 3]", "in line 11 found a function");
-  damaged("ctildes: [1, 2, 3, 4]", "ctildes: [1, 2, 3, x]", "in line 11 found 'x'");
+  damaged("ctildes: [1, 2, 3, 4]", "ctildes: [1, 2, 3]", "in line 16 found a function");
+  damaged("ctildes: [1, 2, 3, 4]", "ctildes: [1, 2, 3, x]", "in line 16 found 'x'");
   damaged("ctildes: [1, 2, 3, 4]", "ctildes: [1, 2, 3, .nan]", "found '.nan'");
   damaged("ctildes: [1, 2, 3, 4]", "ctildes: [1, 2, 3, 1e999]", "found '1e999'");
   damaged("ms_combs: [0, 0, 1, -1]", "ms_combs: [0, 0, 2, -2]", "l 1, m 2");
   damaged("ns: [1, 2]", "ns: [1, 3]", "n 3");
   damaged("mus: [0, 0]", "mus: [0, 1]", "species 1");
-  damaged("mu0: 0, rank: 2", "mu0: 1, rank: 2", "in line 11 found '1'");
+  damaged("mu0: 0, rank: 2", "mu0: 1, rank: 2", "in line 15 found '1'");
   damaged("functions:\n  0:", "functions:\n  1:", "whole number from 1 to 1");
   damaged("functions:\n", "functions:\n  1: []\n", "functions of 2 elements");
   damaged("  0: {nd", "  7: {nd", "embeddings of 1");
@@ -267,7 +272,7 @@ void check_refusals()
   damaged("E0: [-1.5]", "E0:", "in line 3 found 'deltaSplineBins");
   damaged("E0: [-1.5]", "E0: " + std::string(100, '['), "16 levels");
   damaged("E0: [-1.5]", "E0: [-1.5]\nmetadata: " + std::string(1 << 20, '['), "closed brackets");
-  expect_refusal<Damaged>("elements: [Cu]\n", "a file without 'E0'");
+  expect_refusal<Damaged>("elements: [Cu]\n", "a file without 'functions'");
   expect_refusal<Damaged>("elements:\n", "found the end of the file");
   expect_refusal<Damaged>(TEXT + "x", "found 'x'");
   expect_refusal<Damaged>(replaced(TEXT, "num_ms=2", "num_ms=3"), "the end of the file");

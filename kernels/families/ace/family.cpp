@@ -16,8 +16,8 @@ namespace pwmlff {
 namespace {
 
 /// Whether float32 is enough for radial functions and harmonics: energies of atoms are then off by
-/// up to 3e-9 of the sum of their terms, and are to be right to 5e-6 eV. Terms of Cu-PBE-core-rep add
-/// up to 5e4 eV, those of other potentials to less than 100 eV.
+/// up to 3e-9 of the sum of their terms, and are to be right to 5e-6 eV. Terms of Cu-PBE-core-rep
+/// add up to 5e4 eV, those of other potentials to less than 100 eV.
 bool may_be_single(const AceNetwork &network, const EngineSettings &settings)
 {
   constexpr double LARGEST = 500.0;

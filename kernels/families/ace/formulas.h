@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 
-// Radial base, core repulsion and energy of an atom of an ACE, for the plain evaluation and for what
-// engines tabulate. With T_k Chebyshev polynomials, y = r/rcut, all 0 from rcut on, g_k is
+// Radial base, core repulsion and energy of an atom of an ACE, for the plain evaluation and for
+// what engines tabulate. With T_k Chebyshev polynomials, y = r/rcut, all 0 from rcut on, g_k is
 //
 //   ChebExpCos  x = 1 - 2 (exp(-lambda y) - e)/(1 - e), e = exp(-lambda); c(y), then
 //               c(y) (1 - T_k-1(x))/2, and beyond rcut - dcut c((r - rcut + dcut)/dcut) besides,
@@ -14,8 +14,8 @@
 //                     (sinc(k pi y) + sinc((k+1) pi y))
 //
 // and 0 for r <= rcut_in - dcut_in, except with inner cutoffs zbl. With inner cutoffs by distance,
-// g_k (1 - P(r; rcut_in, dcut_in)) takes the place of g_k. P(r; c, d) is 1 up to c - d, 0 from c on,
-// and 1/2 + 15/4 (x/4 - x^3/6 + x^5/20), x = 1 - 2 (1 + (r - c)/d), between.
+// g_k (1 - P(r; rcut_in, dcut_in)) takes the place of g_k. P(r; c, d) is 1 up to c - d, 0 from c
+// on, and 1/2 + 15/4 (x/4 - x^3/6 + x^5/20), x = 1 - 2 (1 + (r - c)/d), between.
 //
 // The core repulsion of a pair is
 //
@@ -25,8 +25,8 @@
 //             math/zbl.h, S = S_0 + A/3 u^3 + B/4 u^4 with u = max(r - rcut + dcut, 0), by which
 //             the sum and its first two derivatives are 0 at rcut
 //
-// and core the sum over neighbors. fcut is P(core; core_cutoff, core_width). With zbl it is
-// P(d - t; d, d) in its place, where t is the least r - (rcut_in - dcut_in) of all neighbors, if less
+// and core the sum over neighbors. fcut is P(core; core_cutoff, core_width). With zbl it is P(d -
+// t; d, d) in its place, where t is the least r - (rcut_in - dcut_in) of all neighbors, if less
 // than the largest cutoff, and d the dcut_in of that neighbor; and core (1 - fcut) replaces core.
 //
 // Embedding functions f, with m = 1 the identity:

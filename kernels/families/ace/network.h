@@ -100,8 +100,8 @@ struct AceNetwork {
   }
 };
 
-/// Call work(factors, coefficients) for each row of a species: factors is a vector of {mu, n, l, m},
-/// coefficients [ndensity].
+/// Call work(factors, coefficients) for each row of a species: factors is a vector of {mu, n, l,
+/// m}, coefficients [ndensity].
 struct AceFactor {
   int mu, n, l, m;
 };

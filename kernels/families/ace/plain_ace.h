@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 
-// An ACE by the formulas of network.h as they stand there, in float64 and on one thread: what faster
-// engines are compared with. Forces are the derivatives of the energy.
+// An ACE by the formulas of network.h as they stand there, in float64 and on one thread: what
+// faster engines are compared with. Forces are the derivatives of the energy.
 
 #pragma once
 

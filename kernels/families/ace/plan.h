@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 
-// How an engine evaluates an ACE (network.h): the radial functions of each pair of species that take
-// part, where their moments are, and the products of these, each of which is computed once.
+// How an engine evaluates an ACE (network.h): the radial functions of each pair of species that
+// take part, where their moments are, and the products of these, each of which is computed once.
 //
-// Values of a center are real numbers. First are ndensity sums over neighbors, to which functions of
-// rank 1 are folded: with them the densities begin. Then come moments, of degree l
+// Values of a center are real numbers. First are ndensity sums over neighbors, to which functions
+// of rank 1 are folded: with them the densities begin. Then come moments, of degree l
 //
 //   a_0 = A_l0,   a_2m-1 = sqrt(2) Re A_lm,   a_2m = sqrt(2) Im A_lm,     m = 1 .. l
 //

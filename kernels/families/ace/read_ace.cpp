@@ -10,7 +10,9 @@
 #include <array>
 #include <charconv>
 #include <cmath>
+#include <functional>
 #include <map>
+#include <numeric>
 #include <set>
 #include <stdexcept>
 #include <string>
@@ -104,27 +106,29 @@ void set_fs_parameters(AceSpecies &species, const std::vector<double> &parameter
 
 /* ---- YAML ---- */
 
-/// Keys of a map, each once.
-class Keys {
- public:
-  Keys(Yaml &yaml, std::string map) : yaml(yaml), map(std::move(map)) {}
-
-  void add(std::string_view key)
-  {
-    if (!seen.emplace(key).second) yaml.fail("'" + printable(key) + "' twice", "keys once");
-  }
-  void require(std::initializer_list<const char *> keys) const
-  {
-    for (const char *key : keys)
-      if (!seen.contains(key)) yaml.fail(map + " without '" + key + "'", "it there");
-  }
-  bool has(const char *key) const { return seen.contains(key); }
-
- private:
-  Yaml &yaml;
-  const std::string map;
-  std::set<std::string, std::less<>> seen;
+/// A key of a map, and what takes its value.
+struct Field {
+  const char *key;
+  std::function<void()> read;
 };
+
+/// Read a map with these keys, the first `needed` of which have to be there, all of them once.
+/// What else there is has no meaning. @return which were there
+std::vector<bool> read_fields(Yaml &yaml, const std::string &what, std::size_t needed,
+                              const std::vector<Field> &fields)
+{
+  std::vector<bool> seen(fields.size());
+  yaml.map([&](std::string_view key) {
+    const auto found = std::ranges::find(fields, key, &Field::key);
+    if (found == fields.end()) return yaml.skip();
+    if (seen[found - fields.begin()]) yaml.fail("'" + printable(key) + "' twice", "keys once");
+    seen[found - fields.begin()] = true;
+    found->read();
+  });
+  for (std::size_t k = 0; k < needed; ++k)
+    if (!seen[k]) yaml.fail(what + " without '" + fields[k].key + "'", "it there");
+  return seen;
+}
 
 AceSpecies &species_of(AceFile &file, int k)
 {
@@ -137,19 +141,14 @@ void read_embedding(Yaml &yaml, AceFile &file, int s)
 {
   AceSpecies &species = species_of(file, s);
   if (!file.embeddings.insert(s).second) yaml.fail("an embedding twice", "one of each element");
-  Keys keys(yaml, "an embedding");
   std::vector<double> parameters;
   int ndensity = 0;
-  yaml.map([&](std::string_view key) {
-    keys.add(key);
-    if (key == "ndensity") ndensity = yaml.integer(1, ACE_MOST_FUNCTIONS);
-    else if (key == "FS_parameters") parameters = yaml.numbers();
-    else if (key == "npoti") species.embedding = embedding_of(yaml.word());
-    else if (key == "rho_core_cutoff") species.core_cutoff = yaml.number(true);
-    else if (key == "drho_core_cutoff") species.core_width = yaml.number();
-    else yaml.skip();
-  });
-  keys.require({"ndensity", "FS_parameters", "npoti", "rho_core_cutoff", "drho_core_cutoff"});
+  read_fields(yaml, "an embedding", 5,
+              {{"ndensity", [&] { ndensity = yaml.integer(1, ACE_MOST_FUNCTIONS); }},
+               {"FS_parameters", [&] { yaml.numbers(parameters); }},
+               {"npoti", [&] { species.embedding = embedding_of(yaml.word()); }},
+               {"rho_core_cutoff", [&] { species.core_cutoff = yaml.number(true); }},
+               {"drho_core_cutoff", [&] { species.core_width = yaml.number(); }}});
   set_fs_parameters(species, parameters, ndensity);
 }
 
@@ -160,29 +159,26 @@ void read_bond(Yaml &yaml, AceFile &file, std::string_view pair)
   if (!added) yaml.fail("the bond '" + printable(pair) + "' twice", "bonds once");
   FileBond &read = found->second;
   AceBond &bond = read.bond;
-  Keys keys(yaml, "a bond");
-  yaml.map([&](std::string_view key) {
-    keys.add(key);
-    if (key == "nradmax") read.nradial = yaml.integer(0, ACE_MOST_FUNCTIONS);
-    else if (key == "lmax") read.l_max = yaml.integer(0, ACE_MOST_DEGREE);
-    else if (key == "nradbasemax") bond.nbase = yaml.integer(1, ACE_MOST_FUNCTIONS);
-    else if (key == "radbasename") bond.radial = radial_of(yaml.word());
-    else if (key == "radparameters") {
-      const std::vector<double> parameters = yaml.numbers();
-      if (parameters.empty()) yaml.fail("no radparameters", "lambda there");
-      bond.lambda = parameters[0];
-    } else if (key == "radcoefficients") bond.crad = yaml.numbers();
-    else if (key == "prehc") bond.prehc = yaml.number();
-    else if (key == "lambdahc") bond.lambdahc = yaml.number();
-    else if (key == "rcut") bond.rcut = yaml.number();
-    else if (key == "dcut") bond.dcut = yaml.number();
-    else if (key == "rcut_in") bond.rcut_in = yaml.number();
-    else if (key == "dcut_in") bond.dcut_in = yaml.number();
-    else if (key == "inner_cutoff_type") read.inner = yaml.word();
-    else yaml.skip();
-  });
-  keys.require({"nradmax", "lmax", "nradbasemax", "radbasename", "radparameters", "radcoefficients",
-                "prehc", "lambdahc", "rcut", "dcut"});
+  std::vector<double> parameters;
+  const auto number = [&](const char *key, double &to) {
+    return Field{key, [&] { to = yaml.number(); }};
+  };
+  read_fields(yaml, "a bond", 10,
+              {{"nradmax", [&] { read.nradial = yaml.integer(0, ACE_MOST_FUNCTIONS); }},
+               {"lmax", [&] { read.l_max = yaml.integer(0, ACE_MOST_DEGREE); }},
+               {"nradbasemax", [&] { bond.nbase = yaml.integer(1, ACE_MOST_FUNCTIONS); }},
+               {"radbasename", [&] { bond.radial = radial_of(yaml.word()); }},
+               {"radparameters", [&] { yaml.numbers(parameters); }},
+               {"radcoefficients", [&] { yaml.numbers(bond.crad); }},
+               number("prehc", bond.prehc),
+               number("lambdahc", bond.lambdahc),
+               number("rcut", bond.rcut),
+               number("dcut", bond.dcut),
+               number("rcut_in", bond.rcut_in),
+               number("dcut_in", bond.dcut_in),
+               {"inner_cutoff_type", [&] { read.inner = yaml.word(); }}});
+  if (parameters.empty()) yaml.fail("no radparameters", "lambda there");
+  bond.lambda = parameters[0];
   const std::size_t expected =
       static_cast<std::size_t>(read.nradial) * (read.l_max + 1) * bond.nbase;
   if (bond.crad.size() != expected)
@@ -193,39 +189,35 @@ void read_bond(Yaml &yaml, AceFile &file, std::string_view pair)
 /// A function of pacemaker, or of GRACE/FS: gen_cgs times coeff are its coefficients.
 void read_function(Yaml &yaml, AceFile &file, int s)
 {
-  Keys keys(yaml, "a function");
   AceSpecies &to = file.functions[s];
   int rank = -1, nrows = -1, n = 0, ndensity = 0;
   std::vector<int> mus, ns, ls, ms;
   std::vector<double> coefficients, gen_cgs, coeff;
-  yaml.map([&](std::string_view key) {
-    keys.add(key);
-    if (key == "mu0") yaml.integer(s, s);
-    else if (key == "rank") rank = yaml.integer(1, ACE_MOST_RANK);
-    else if (key == "ndensity") ndensity = yaml.integer(1, ACE_MOST_FUNCTIONS);
-    else if (key == "num_ms_combs") nrows = yaml.integer(0, 1 << 24);
-    else if (key == "mus") yaml.integers(mus, 0, MOST_ELEMENTS - 1);
-    else if (key == "ns" && !yaml.is_sequence()) n = yaml.integer(1, ACE_MOST_FUNCTIONS);
-    else if (key == "ns") yaml.integers(ns, 1, ACE_MOST_FUNCTIONS);
-    else if (key == "ls") yaml.integers(ls, 0, ACE_MOST_DEGREE);
-    else if (key == "ms_combs") yaml.integers(ms, -ACE_MOST_DEGREE, ACE_MOST_DEGREE);
-    else if (key == "ctildes") yaml.numbers(coefficients);
-    else if (key == "gen_cgs") yaml.numbers(gen_cgs);
-    else if (key == "coeff") yaml.numbers(coeff);
-    else yaml.skip();
-  });
-  keys.require({"mu0", "ndensity", "ns", "ls", "ms_combs"});
+  const auto read_ns = [&] {
+    if (yaml.is_sequence()) yaml.integers(ns, 1, ACE_MOST_FUNCTIONS);
+    else n = yaml.integer(1, ACE_MOST_FUNCTIONS);
+  };
+  const std::vector<bool> seen =
+      read_fields(yaml, "a function", 5,
+                  {{"mu0", [&] { yaml.integer(s, s); }},
+                   {"ndensity", [&] { ndensity = yaml.integer(1, ACE_MOST_FUNCTIONS); }},
+                   {"ns", read_ns},
+                   {"ls", [&] { yaml.integers(ls, 0, ACE_MOST_DEGREE); }},
+                   {"ms_combs", [&] { yaml.integers(ms, -ACE_MOST_DEGREE, ACE_MOST_DEGREE); }},
+                   {"gen_cgs", [&] { yaml.numbers(gen_cgs); }},
+                   {"coeff", [&] { yaml.numbers(coeff); }},
+                   {"rank", [&] { rank = yaml.integer(1, ACE_MOST_RANK); }},
+                   {"num_ms_combs", [&] { nrows = yaml.integer(0, 1 << 24); }},
+                   {"mus", [&] { yaml.integers(mus, 0, MOST_ELEMENTS - 1); }},
+                   {"ctildes", [&] { yaml.numbers(coefficients); }}});
   const auto size = [](const auto &list) { return static_cast<int>(list.size()); };
-  if (keys.has("gen_cgs")) {
-    keys.require({"coeff"});
+  if (seen[5]) {
     rank = size(ls);
     nrows = size(gen_cgs);
     mus.assign(rank, 0);
     ns.assign(rank, n);
     for (const double cg : gen_cgs)
       for (const double c : coeff) coefficients.push_back(cg * c);
-  } else {
-    keys.require({"rank", "num_ms_combs", "mus", "ctildes"});
   }
   if (rank < 1 || rank > ACE_MOST_RANK || size(mus) != rank || size(ns) != rank ||
       size(ls) != rank || size(ms) != rank * nrows || size(coefficients) != nrows * ndensity)
@@ -247,30 +239,23 @@ void read_radial_basis(Yaml &yaml, AceFile &file)
 {
   FileBond &read = file.bonds[{0, 0}];
   AceBond &bond = read.bond;
+  std::vector<double> &z = file.network.chemical;
   std::vector<int> shape, z_shape;
-  Keys keys(yaml, "radial_basis");
-  yaml.map([&](std::string_view key) {
-    keys.add(key);
-    if (key == "radbasename") bond.radial = radial_of(yaml.word());
-    else if (key == "crad_shape") yaml.integers(shape, 1, ACE_MOST_FUNCTIONS);
-    else if (key == "Z_shape") yaml.integers(z_shape, 1, ACE_MOST_FUNCTIONS);
-    else if (key == "crad") bond.crad = yaml.numbers();
-    else if (key == "Z") file.network.chemical = yaml.numbers();
-    else if (key == "cutoff") bond.rcut = yaml.number();
-    else yaml.skip();
-  });
-  keys.require({"radbasename", "crad_shape", "Z_shape", "crad", "Z", "cutoff"});
+  read_fields(yaml, "radial_basis", 6,
+              {{"radbasename", [&] { bond.radial = radial_of(yaml.word()); }},
+               {"crad_shape", [&] { yaml.integers(shape, 1, ACE_MOST_FUNCTIONS); }},
+               {"Z_shape", [&] { yaml.integers(z_shape, 1, ACE_MOST_FUNCTIONS); }},
+               {"crad", [&] { yaml.numbers(bond.crad); }},
+               {"Z", [&] { yaml.numbers(z); }},
+               {"cutoff", [&] { bond.rcut = yaml.number(); }}});
   if (bond.radial != AceRadial::sbessel)
     not_evaluated("its radial functions are not SBessel, expected that in a file of GRACE/FS; run "
                   "it with the program that made it");
   const auto product = [](const std::vector<int> &of) {
-    std::size_t result = 1;
-    for (const int n : of) result *= n;
-    return result;
+    return std::accumulate(of.begin(), of.end(), std::size_t{1}, std::multiplies<>());
   };
   if (shape.size() != 3 || shape[1] > ACE_MOST_DEGREE + 1 || product(shape) != bond.crad.size() ||
-      z_shape.size() != 2 || z_shape[1] != shape[0] ||
-      product(z_shape) != file.network.chemical.size())
+      z_shape.size() != 2 || z_shape[1] != shape[0] || product(z_shape) != z.size())
     yaml.fail("crad and Z of other sizes", "those of crad_shape [nradmax, lmax + 1, n_rad_base], "
                                            "lmax at most 8, and Z_shape [elements, nradmax]");
   read.nradial = shape[0];
@@ -281,53 +266,61 @@ void read_radial_basis(Yaml &yaml, AceFile &file)
 void read_yaml(std::string_view contents, AceFile &file)
 {
   Yaml yaml(contents);
-  Keys keys(yaml, "a file");
   AceNetwork &network = file.network;
   const auto by_species = [&](const auto &read) {
     yaml.map([&](std::string_view key) { read(yaml.key_integers(key, 1, MOST_ELEMENTS - 1)[0]); });
   };
-  yaml.map([&](std::string_view key) {
-    keys.add(key);
-    if (key == "global" || key == "species")
-      not_evaluated("it holds B functions, '" + printable(key) +
-                    "', expected those of a .yace; convert it with pace_yaml2yace");
-    if (key == "polypairpot" || key == "reppot") radial_of("ACE.jl.Basic");
-    if (key == "elements") yaml.sequence([&] { file.elements.emplace_back(yaml.word()); });
-    else if (key == "E0") network.energy = yaml.numbers();
-    else if (key == "deltaSplineBins") network.delta = yaml.number();
-    else if (key == "embeddings") by_species([&](int s) { read_embedding(yaml, file, s); });
-    else if (key == "bonds") yaml.map([&](std::string_view pair) { read_bond(yaml, file, pair); });
-    else if (key == "functions")
-      by_species([&](int s) {
-        if (file.functions.contains(s)) yaml.fail("functions twice", "those of an element once");
-        file.functions[s];
-        yaml.sequence([&] { read_function(yaml, file, s); });
-      });
-    else if (key == "scale") file.scale = yaml.number();
-    else if (key == "shift") file.shift = yaml.number();
-    else if (key == "nnorm") file.nnorm = yaml.number();
-    else if (key == "radial_basis") read_radial_basis(yaml, file);
-    else if (key == "emb_spec") {
-      AceSpecies &species = species_of(file, 0);
-      Keys emb(yaml, "emb_spec");
-      std::vector<double> parameters;
-      yaml.map([&](std::string_view name) {
-        emb.add(name);
-        if (name == "type") species.embedding = embedding_of(yaml.word());
-        else if (name == "params") parameters = yaml.numbers();
-        else yaml.skip();
-      });
-      emb.require({"type", "params"});
-      set_fs_parameters(species, parameters, static_cast<int>(parameters.size() / 2));
-    } else yaml.skip();
-  });
+  const auto read_functions = [&](int s) {
+    if (file.functions.contains(s)) yaml.fail("functions twice", "those of an element once");
+    file.functions[s];
+    yaml.sequence([&] { read_function(yaml, file, s); });
+  };
+  const auto read_emb_spec = [&] {
+    AceSpecies &species = species_of(file, 0);
+    std::vector<double> parameters;
+    read_fields(yaml, "emb_spec", 2,
+                {{"type", [&] { species.embedding = embedding_of(yaml.word()); }},
+                 {"params", [&] { yaml.numbers(parameters); }}});
+    set_fs_parameters(species, parameters, static_cast<int>(parameters.size() / 2));
+  };
+  const auto refuse_training = [] {
+    not_evaluated("it holds B functions of a training, expected those of a .yace; convert it with "
+                  "pace_yaml2yace");
+  };
+  const auto refuse_pairs = [] { radial_of("ACE.jl.Basic"); };
+  const std::vector<bool> seen = read_fields(
+      yaml, "a file", 2,
+      {{"elements", [&] { yaml.sequence([&] { file.elements.emplace_back(yaml.word()); }); }},
+       {"functions", [&] { by_species(read_functions); }},
+       {"emb_spec", read_emb_spec},
+       {"radial_basis", [&] { read_radial_basis(yaml, file); }},
+       {"E0", [&] { yaml.numbers(network.energy); }},
+       {"deltaSplineBins", [&] { network.delta = yaml.number(); }},
+       {"embeddings", [&] { by_species([&](int s) { read_embedding(yaml, file, s); }); }},
+       {"bonds", [&] { yaml.map([&](auto pair) { read_bond(yaml, file, pair); }); }},
+       {"scale", [&] { file.scale = yaml.number(); }},
+       {"shift", [&] { file.shift = yaml.number(); }},
+       {"nnorm", [&] { file.nnorm = yaml.number(); }},
+       {"global", refuse_training},
+       {"species", refuse_training},
+       {"polypairpot", refuse_pairs},
+       {"reppot", refuse_pairs}});
   yaml.expect_end();
-  file.grace = keys.has("emb_spec") || keys.has("radial_basis");
-  if (file.grace) keys.require({"elements", "emb_spec", "radial_basis", "functions"});
-  else keys.require({"elements", "E0", "deltaSplineBins", "embeddings", "bonds", "functions"});
+  file.grace = seen[2] || seen[3];
+  for (const auto &[key, needed] : {std::pair{2, file.grace},
+                                    {3, file.grace},
+                                    {4, !file.grace},
+                                    {5, !file.grace},
+                                    {6, !file.grace},
+                                    {7, !file.grace}})
+    if (needed && !seen[key]) {
+      constexpr const char *names[] = {"emb_spec",        "radial_basis", "E0",
+                                       "deltaSplineBins", "embeddings",   "bonds"};
+      yaml.fail(std::string("a file without '") + names[key - 2] + "'", "it there");
+    }
   if (!file.grace) return;
   network.delta = 0.001;
-  if (!keys.has("E0")) network.energy.assign(file.elements.size(), 0.0);
+  if (!seen[4]) network.energy.assign(file.elements.size(), 0.0);
 }
 
 /* ---- the older text ---- */

@@ -221,13 +221,6 @@ bool Yaml::is_sequence()
   return peek() == '[' || (depth == 0 && is_item());
 }
 
-std::vector<double> Yaml::numbers()
-{
-  std::vector<double> result;
-  numbers(result);
-  return result;
-}
-
 void Yaml::integers(std::vector<int> &to, int least, int most)
 {
   sequence([&] { to.push_back(integer(least, most)); });

@@ -31,7 +31,6 @@ class Yaml {
   int integer(int least, int most);
   /// Append a sequence of numbers, or of sequences of them.
   void numbers(std::vector<double> &to);
-  std::vector<double> numbers();
   /// Likewise whole numbers.
   void integers(std::vector<int> &to, int least, int most);
   void skip();

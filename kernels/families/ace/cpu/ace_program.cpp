@@ -2,8 +2,8 @@
 
 // Evaluation of an ACE for one instruction set. A lane is a center throughout: as many centers of a
 // species as a vector has lanes go through all steps together, each with its k-th neighbor of a
-// species at a time, so nothing is summed over lanes. Centers with fewer neighbors have edges in the
-// bin of the table that is 0.
+// species at a time, so nothing is summed over lanes. Centers with fewer neighbors have edges in
+// the bin of the table that is 0.
 
 #include "ace_program.h"
 
