@@ -10,6 +10,7 @@
 #include <array>
 #include <charconv>
 #include <cmath>
+#include <cstdint>
 #include <functional>
 #include <map>
 #include <numeric>
@@ -24,6 +25,7 @@ namespace {
 
 constexpr int MOST_ELEMENTS = 118;
 constexpr double LARGEST_CUTOFF = 100.0;
+constexpr std::size_t MOST_COEFFICIENTS = std::size_t{1} << 25;
 
 [[noreturn]] void not_evaluated(const std::string &what)
 {
@@ -190,7 +192,8 @@ void read_bond(Yaml &yaml, AceFile &file, std::string_view pair)
 void read_function(Yaml &yaml, AceFile &file, int s)
 {
   AceSpecies &to = file.functions[s];
-  int rank = -1, nrows = -1, n = 0, ndensity = 0;
+  int rank = -1, n = 0, ndensity = 0;
+  std::int64_t nrows = -1;
   std::vector<int> mus, ns, ls, ms;
   std::vector<double> coefficients, gen_cgs, coeff;
   const auto read_ns = [&] {
@@ -210,9 +213,9 @@ void read_function(Yaml &yaml, AceFile &file, int s)
                    {"num_ms_combs", [&] { nrows = yaml.integer(0, 1 << 24); }},
                    {"mus", [&] { yaml.integers(mus, 0, MOST_ELEMENTS - 1); }},
                    {"ctildes", [&] { yaml.numbers(coefficients); }}});
-  const auto size = [](const auto &list) { return static_cast<int>(list.size()); };
+  const auto size = [](const auto &list) { return static_cast<std::int64_t>(list.size()); };
   if (seen[5]) {
-    rank = size(ls);
+    rank = static_cast<int>(std::min<std::int64_t>(size(ls), ACE_MOST_RANK + 1));
     nrows = size(gen_cgs);
     mus.assign(rank, 0);
     ns.assign(rank, n);
@@ -226,7 +229,7 @@ void read_function(Yaml &yaml, AceFile &file, int s)
                   " ms_combs and " + std::to_string(size(coefficients)) + " coefficients",
               "as many as its rank, num_ms_combs and ndensity say");
   to.rank.push_back(rank);
-  to.rows.push_back(nrows);
+  to.rows.push_back(static_cast<int>(nrows));
   to.mus.insert(to.mus.end(), mus.begin(), mus.end());
   to.ns.insert(to.ns.end(), ns.begin(), ns.end());
   to.ls.insert(to.ls.end(), ls.begin(), ls.end());
@@ -514,6 +517,12 @@ void join_bonds(AceFile &file)
                     ", of which other programs take the one they read last, expected one; fit it "
                     "with one for all bonds");
   }
+  const std::size_t ncrad =
+      static_cast<std::size_t>(network.nradial) * (network.l_max + 1) * network.nbase;
+  if (ncrad * nbonds * nbonds > MOST_COEFFICIENTS)
+    not_evaluated("its bonds, brought to one shape, have " +
+                  std::to_string(ncrad * nbonds * nbonds) + " radcoefficients, expected up to " +
+                  std::to_string(MOST_COEFFICIENTS) + "; fit it with bonds of one shape");
   for (int a = 0; a < nbonds; ++a)
     for (int b = 0; b < nbonds; ++b) {
       const auto found = file.bonds.find({a, b});
@@ -522,8 +531,7 @@ void join_bonds(AceFile &file)
                       "], expected one of each ordered pair of elements; fit it with all of them");
       AceBond bond = found->second.bond;
       const int nradial = found->second.nradial, nl = found->second.l_max + 1;
-      std::vector<double> crad(
-          static_cast<std::size_t>(network.nradial) * (network.l_max + 1) * network.nbase, 0.0);
+      std::vector<double> crad(ncrad, 0.0);
       for (int f = 0; f < nradial; ++f)
         for (int l = 0; l < nl; ++l)
           std::copy_n(

@@ -3,10 +3,14 @@
 #include "tables.h"
 
 #include <algorithm>
+#include <stdexcept>
+#include <string>
 #include <utility>
 
 namespace pwmlff {
 namespace {
+
+constexpr std::size_t MOST_NUMBERS = std::size_t{1} << 29;    // of tables
 
 /// @param a, b  the species of the core repulsion; a below 0 for the radial base
 AceTable table_of_bond(const AceNetwork &network, const AceBond &bond, int a, int b)
@@ -47,6 +51,7 @@ AceEngineNetwork::AceEngineNetwork(const AceNetwork &all, const std::vector<bool
 {
   const int n = network.nspecies();
   std::vector<AceBond> bases;
+  std::size_t numbers = 0;
   plans.resize(n);
   table_of.resize(static_cast<std::size_t>(n) * n, 0);
   core.resize(table_of.size());
@@ -59,6 +64,11 @@ AceEngineNetwork::AceEngineNetwork(const AceNetwork &all, const std::vector<bool
       const auto found = std::ranges::find(bases, base);
       table_of[a * n + b] = static_cast<int>(found - bases.begin());
       if (found == bases.end()) {
+        numbers += static_cast<std::size_t>(4) * ace_bins(network, base) * base.nbase;
+        if (numbers > MOST_NUMBERS)
+          throw std::runtime_error("its tables would take more than " +
+                                   std::to_string(MOST_NUMBERS * sizeof(double) >> 30) +
+                                   " GiB; name fewer elements");
         tables.push_back(table_of_bond(network, network.bond(a, b), -1, -1));
         bases.push_back(base);
       }
