@@ -282,6 +282,16 @@ void check_refusals()
   }();
   expect_refusal<Other>(replaced(two, "inner_cutoff_type: density", "inner_cutoff_type: zbl"),
                         "inner_cutoff_type zbl and density");
+  // One large bond makes all of them large.
+  ace_files::Form form{{"H", "He", "Li", "Be", "B", "C", "N", "O", "F", "Ne"}};
+  const std::string bond = "nradmax: 3, lmax: 3, nradbasemax: 5, radbasename: ChebExpCos";
+  std::string many =
+      replaced(file(form), bond, "nradmax: 200, lmax: 8, nradbasemax: 200, radbasename: SBessel");
+  const std::size_t first = many.find('[', many.find("radcoefficients")),
+                    end = many.find("]]]", first);
+  expect_refusal<Other>(
+      many.replace(first, end + 3 - first, ace_files::list(200 * 9 * 200, [](int) { return 1; })),
+      "36000000 radcoefficients");
 }
 
 /* ---- damage ---- */
