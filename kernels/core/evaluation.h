@@ -115,10 +115,10 @@ struct Input {
 };
 
 /// What an evaluation adds up for each row, in one block of memory. Another such quantity has its
-/// place here and in evaluation.cpp, and is added where forces are (families/ace/cpu/ace_program.cpp,
-/// families/ace/plain_ace.cpp, families/dp/cpu/edges.h, families/dp/gpu/forces.h,
-/// families/mace/cpu/mace_program.cpp, families/nep/cpu/shell.h, families/nep/gpu/forces.h and
-/// families/nep/plain_nep.cpp).
+/// place here and in evaluation.cpp, and is added where forces are:
+/// families/ace/cpu/ace_program.cpp, families/ace/plain_ace.cpp, families/dp/cpu/edges.h,
+/// families/dp/gpu/forces.h, families/mace/cpu/mace_program.cpp, families/nep/cpu/shell.h,
+/// families/nep/gpu/forces.h and families/nep/plain_nep.cpp.
 struct RowSums {
   double *force = nullptr;              // [nrows, 3]
   double *atom_virial = nullptr;        // [nrows, 6] or null
