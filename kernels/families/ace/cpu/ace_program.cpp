@@ -514,6 +514,14 @@ template <class T> class AceProgram : public Program {
   explicit AceProgram(const AceEngineNetwork &network) : model(network) {}
   Worker *make_worker() override { return new AceWorker<T>(model); }
   int block_size() const override { return lanes<T>; }
+  double cutoff() const override
+  {
+    double largest = 0.0;
+    for (const auto &species : model.species)
+      for (std::size_t b = 0; species && b < species->bonds.size(); ++b)
+        if (species->bonds[b]->rcut > largest) largest = species->bonds[b]->rcut;
+    return largest;
+  }
   std::size_t table_bytes() const override
   {
     std::size_t bytes = 0;
