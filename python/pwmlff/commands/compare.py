@@ -2,14 +2,15 @@
 
 The reference is :mod:`pwmlff.evaluation.reference`, on the CPU. lmp runs each combination of ranks,
 device, engine and precision, and writes energies, forces and virial of all ranks with all digits.
-All atoms of all frames are compared.
+All atoms of all frames are compared. A calculator of ase can take the place of lmp
+(:mod:`pwmlff.evaluation.agreement`).
 """
 
 from __future__ import annotations
 
 import math
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -27,15 +28,14 @@ from pwmlff.launch import program
 from pwmlff.report import Failure, Report, tracked
 
 if TYPE_CHECKING:
-    import torch
     from ase import Atoms
     from numpy import ndarray
 
     from pwmlff.evaluation import model_file
-    from pwmlff.evaluation.ace_file import Ace
-    from pwmlff.evaluation.nep_file import Nep
+    from pwmlff.evaluation.agreement import AgreementReport
     from pwmlff.evaluation.structures import Result
 
+RANKS, PRECISIONS = "1,2", "exact,double,mixed"  # that lmp runs with where nothing else is said
 TIMEOUT = 600  # seconds for one combination
 QUANTITIES = ("energy", "atom_energy", "force", "force_rms", "virial")
 #: Largest difference of the energy per atom, of one atom's energy (eV), of forces and their RMS
@@ -174,48 +174,62 @@ def compare(
     atom_style: Annotated[
         str | None, Option(help="Atom style of a LAMMPS data file that does not say it.")
     ] = None,
-    np: Annotated[str, Option("--np", help="Numbers of ranks.")] = "1,2",
+    np: Annotated[str, Option("--np", help="Numbers of ranks.")] = RANKS,
     device: Annotated[
         str, Option(help="Devices: cpu, gpu.", show_default="those that there are")
     ] = "",
     engine: Engines = "",
-    precision: Precisions = "exact,double,mixed",
+    precision: Precisions = PRECISIONS,
     tol: Annotated[str, Option(help="Other gates, like 'force=1e-5,energy=1e-7'.")] = "",
     plot: Parity = None,
     lmp: Lmp = None,
     plugin: Plugin = None,
     mpirun: Mpirun = None,
-) -> CompareReport:
+    calculator: Annotated[
+        str,
+        Option(
+            "--with",
+            help="Calculator of ase to compare with instead of lmp, like "
+            "ase.calculators.emt:EMT() or my_file.py:make().",
+        ),
+    ] = "",
+) -> Report:
     """Compare lmp in every combination with the plain float64 reference on the CPU.
 
     Energies, energies of atoms, forces and virial, against the gates of each precision. Of a LAMMPS
     data file the elements are those of its types, in order; without them as its labels or masses
-    say.
+    say. With --with, energies, forces and stress of that calculator instead of lmp's.
 
     Example: pwmlff compare model.pt --data structures.extxyz@0:5 --np 1,2,4 --plot parity.png
     """
-    from pwmlff.evaluation import model_file
     from pwmlff.launch.lmp import enclosed
 
-    ranks, tolerances = positive_integers("--np", np), numbers("--tol", tol)
-    unknown = sorted(set(tolerances) - set(QUANTITIES))
-    if unknown:
-        raise Failure(f"--tol names {', '.join(unknown)}; expected one of {', '.join(QUANTITIES)}")
+    if calculator:
+        of_lmp = {
+            "--np": np != RANKS, "--device": device, "--engine": engine,
+            "--precision": precision != PRECISIONS, "--lmp": lmp, "--plugin": plugin,
+            "--mpirun": mpirun,
+        }  # fmt: skip
+        given = [name for name, is_given in of_lmp.items() if is_given]
+        if given:
+            raise Failure(f"found --with and {', '.join(given)}: lmp does not run; leave one out")
+        source = data, elements_of(elements), format, atom_style
+        return _with_calculator(calculator, models, source, tol, plot)
+    ranks, tolerances = positive_integers("--np", np), _tolerances(tol, QUANTITIES)
     launcher.require_possible(max(ranks))
     output = picture.destination(plot) if plot else None
     chosen = elements_of(elements)
     frames, lammps_data = structures(data, chosen, format, atom_style)
     cases: list[Compared] = []
-    parity: list[tuple[Compared, ndarray, ndarray]] = []
+    parity: list[tuple[str, ndarray, ndarray]] = []
     starter, lmp_program = launcher.find(mpirun), program.find(lmp, plugin)
+    short = short_names([str(path) for path in models])
     places = names(device) or ["cpu", *(["gpu"] if devices.inventory().gpus else [])]
     for path in models:
-        module, info = model_file.open_any(path)
-        named, by_frame = info.numbers_of(chosen), info.counts_present and not chosen
+        info, named, expected = _evaluated(path, chosen, frames, lammps_data)
         taking_part = [
-            [z for z in named if z in atoms.numbers] if by_frame else named for atoms in frames
+            named or [z for z in info.atom_type if z in atoms.numbers] for atoms in frames
         ]
-        expected = _expected(path, module, frames, None if by_frame else named, lammps_data)
         boxes = [enclosed(atoms) for atoms in frames]
         in_lammps = [turned(result, box) for result, box in zip(expected, boxes, strict=True)]
         evaluated_by = ways(info.file, names(engine), names(precision))
@@ -232,17 +246,83 @@ def compare(
                 )
                 _measure(case, in_lammps, results)
                 if output:
-                    parity.append((case, _forces(in_lammps), _forces(results)))
+                    label = f"{short[str(path)]}, np {case.ranks}, {case.device}, {case.keywords}"
+                    ours, theirs = (
+                        _components([result.forces for result in side])
+                        for side in (in_lammps, results)
+                    )
+                    parity.append((label, ours, theirs))
             except Failure as failure:
                 case.failure = str(failure)
             cases.append(case)
     if output and parity:
-        _draw(output, parity)
+        _draw(output, parity, "lmp")
     return CompareReport(len(frames), sum(len(atoms) for atoms in frames), cases, str(output or ""))
 
 
+def _tolerances(text: str, quantities: Iterable[str]) -> dict[str, float]:
+    """Gates of the option --tol, for some of these quantities."""
+    tolerances = numbers("--tol", text)
+    unknown = sorted(set(tolerances) - set(quantities))
+    if unknown:
+        raise Failure(f"--tol names {', '.join(unknown)}; expected one of {', '.join(quantities)}")
+    return tolerances
+
+
+def _with_calculator(
+    words: str,
+    models: Sequence[Path],
+    source: tuple[str, list[str], str | None, str | None],
+    tol: str,
+    plot: Path | None,
+) -> AgreementReport:
+    """Compare with a calculator of ase.
+
+    Args:
+        words: that name it.
+        models: files.
+        source: of the structures, as :func:`structures` takes it.
+        tol: other gates.
+        plot: picture to draw.
+    """
+    from pwmlff.evaluation import agreement
+
+    agreement.require_words(words)
+    tolerances = _tolerances(tol, agreement.GATES)
+    output = picture.destination(plot) if plot else None
+    frames, lammps_data = structures(*source, by_ase=True)
+    # Before the calculator is made, which may set a precision for all of torch.
+    evaluated = [_evaluated(path, source[1], frames, lammps_data) for path in models]
+    calculator = agreement.opened(words)
+    found, failures = {}, {}
+    for k, atoms in enumerate(tracked(frames, "running the calculator")):
+        try:
+            found[k] = agreement.results_of(calculator, atoms)
+        except Failure as failure:
+            failures[k] = str(failure)
+    cases = [
+        agreement.compared(info, frames, expected, found, tolerances)
+        for info, _, expected in evaluated
+    ]
+    if output and found:
+        short = short_names([str(path) for path in models])
+        theirs = _components([results["forces"] for results in found.values()])
+        parity = [
+            (short[str(path)], _components([expected[k].forces for k in found]), theirs)
+            for path, (_, _, expected) in zip(models, evaluated, strict=True)
+        ]
+        _draw(output, parity, "the calculator")
+    drawn = str(output) if output and found else ""
+    natoms = sum(len(atoms) for atoms in frames)
+    return agreement.AgreementReport(words, len(frames), natoms, failures, cases, drawn)
+
+
 def structures(
-    data: str, elements: Sequence[str], format: str | None = None, atom_style: str | None = None
+    data: str,
+    elements: Sequence[str],
+    format: str | None = None,
+    atom_style: str | None = None,
+    by_ase: bool = False,
 ) -> tuple[list[Atoms], bool]:
     """Read structures; tell whether the file is a LAMMPS data file.
 
@@ -251,6 +331,7 @@ def structures(
         elements: of a LAMMPS data file, those of its types in order.
         format: as ase calls it; as the file looks when None.
         atom_style: of a LAMMPS data file that does not say it.
+        by_ase: as :func:`pwmlff.data.readers.structures` takes it.
 
     Raises:
         Failure: the file cannot be read, or a structure has no atoms.
@@ -264,24 +345,28 @@ def structures(
             raise Failure(f"found no LAMMPS data file '{data}'")
         frames = [read_data(data, elements, atom_style)]
     else:
-        frames = readers.structures(data, format)
+        frames = readers.structures(data, format, by_ase)
     empty = [k for k, atoms in enumerate(frames) if len(atoms) == 0]
     if empty:
         raise Failure(f"frame {empty[0]} of '{data}' has no atoms: nothing to compute")
     return frames, lammps_data
 
 
-def _expected(
-    path: Path,
-    module: torch.jit.ScriptModule | Nep | Ace,
-    frames: Sequence[Atoms],
-    elements: Sequence[int] | None,
-    lammps_data: bool,
-) -> list[Result]:
+def _evaluated(
+    path: Path, chosen: Sequence[str], frames: Sequence[Atoms], lammps_data: bool
+) -> tuple[model_file.ModelInfo, list[int] | None, list[Result]]:
+    """What a model file is, atomic numbers that take part, and what the reference computes.
+
+    The numbers are None where those of each structure take part.
+    """
+    from pwmlff.evaluation import model_file
     from pwmlff.evaluation.reference import evaluate
 
+    module, info = model_file.open_any(path)
+    named = info.numbers_of(chosen)
+    elements = None if info.counts_present and not chosen else named
     try:
-        return [evaluate(module, atoms, elements) for atoms in frames]
+        return info, elements, [evaluate(module, atoms, elements) for atoms in frames]
     except ValueError as error:
         hint = "; --elements gives the elements of the types in order" if lammps_data else ""
         raise Failure(
@@ -400,27 +485,26 @@ def _measure(case: Compared, expected: Sequence[Result], results: Sequence[Resul
     case.worst["force_rms"] = case.rms["force"]
 
 
-def _forces(results: Sequence[Result]) -> ndarray:
+def _components(forces: Sequence[ndarray]) -> ndarray:
+    """All components of arrays [n, 3]."""
     import numpy as np
 
-    return np.concatenate([result.forces.ravel() for result in results])
+    return np.concatenate([array.ravel() for array in forces])
 
 
-def _draw(path: Path, parity: Sequence[tuple[Compared, ndarray, ndarray]]) -> None:
-    """Forces of lmp against the reference, and below them what they differ by."""
+def _draw(path: Path, parity: Sequence[tuple[str, ndarray, ndarray]], whose: str) -> None:
+    """Forces of lmp or a calculator against the reference, and below what they differ by."""
     import numpy as np
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(6.4, 7.2), layout="constrained")
     top, bottom = figure.subplots(2, 1, sharex=True, height_ratios=(3, 2))
-    short = short_names([case.model for case, *_ in parity])
-    for case, reference, lmp_forces in parity:
-        label = f"{short[case.model]}, np {case.ranks}, {case.device}, {case.keywords}"
-        top.plot(reference, lmp_forces, ".", markersize=3, label=label)
-        bottom.plot(reference, np.maximum(np.abs(lmp_forces - reference), 1e-17), ".", markersize=3)
+    for label, reference, forces in parity:
+        top.plot(reference, forces, ".", markersize=3, label=label)
+        bottom.plot(reference, np.maximum(np.abs(forces - reference), 1e-17), ".", markersize=3)
     low, high = top.get_xlim()
     top.plot((low, high), (low, high), "-", color="0.7", linewidth=0.8, zorder=0)
-    top.set_ylabel("force component in lmp")
+    top.set_ylabel(f"force component of {whose}")
     top.legend(fontsize="x-small")
     bottom.set_yscale("log")
     bottom.set_ylabel("difference")

@@ -131,10 +131,15 @@ def read(
     return frames
 
 
-def structures(name: str, format: str | None = None) -> list[Atoms]:
+def structures(name: str, format: str | None = None, by_ase: bool = False) -> list[Atoms]:
     """Structures of a file: the last one, or those that `FILE@0:5` stands for.
 
     Those with labels have a calculator that holds them.
+
+    Args:
+        name: of the file, with its frames.
+        format: as ase calls it; as the file looks when None.
+        by_ase: whether ase reads extended XYZ, with all that it keeps, like magnetic moments.
 
     Raises:
         Failure: the file cannot be read.
@@ -142,7 +147,8 @@ def structures(name: str, format: str | None = None) -> list[Atoms]:
     file = name if Path(name).exists() else name.rpartition("@")[0] or name
     if Path(file).exists():
         kind = reader_of(Path(file), format)
-        if kind in OWN or kind.startswith(DPDATA):
+        own = kind in OWN and not (by_ase and kind == "extxyz")
+        if own or kind.startswith(DPDATA):
             frames = read(name if file != name else f"{name}@-1", format)
             return [frames.atoms(k) for k in range(len(frames))]
     try:
