@@ -25,6 +25,16 @@ namespace pair_pwmlff {
 
 static constexpr int TOTALS = 7;    // energy and virial of a model
 
+/// Let LAMMPS make fixes of a style. Up to 4 Jul 2026 each instance has a table of its own
+/// (Modify::fix_map); later releases have one for the process (Modify::fix_styles).
+/// @tparam Styles  Modify; a parameter, so that only what the release has is compiled
+template <class Styles>
+static void set_creator(Styles &modify, const char *style, typename Styles::FixCreator creator)
+{
+  if constexpr (requires { Styles::fix_styles(); }) Styles::fix_styles().set_plugin(style, creator);
+  else (*modify.fix_map)[style] = creator;
+}
+
 /// Distinguishes the forces that a run goes on with from those of a structure that is only tried,
 /// and tells where a step ends.
 ///
@@ -42,9 +52,9 @@ class AnnouncedForces : public Fix {
   {
     static constexpr const char *STYLE = "PWMLFF/ANNOUNCED";    // upper case: not for inputs
     const std::string id = "pwmlff_announced_";
-    (*lmp->modify->fix_map)[STYLE] = [](LAMMPS *instance, int narg, char **arg) -> Fix * {
+    set_creator(*lmp->modify, STYLE, [](LAMMPS *instance, int narg, char **arg) -> Fix * {
       return new AnnouncedForces(instance, narg, arg);
-    };
+    });
     int number = 1;    // hybrid styles can have several
     while (lmp->modify->get_fix_by_id(id + std::to_string(number))) ++number;
     handle = static_cast<AnnouncedForces *>(

@@ -17,17 +17,18 @@
 #include "lammps.h"
 #include "modify.h"
 #include "neighbor.h"
-#include "platform.h"
 #include "utils.h"
 
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <filesystem>
 #include <fstream>
 #include <functional>
 #include <set>
 #include <sstream>
 #include <stdexcept>
+#include <system_error>
 
 using namespace LAMMPS_NS;
 using namespace pwmlff::models;
@@ -40,7 +41,8 @@ namespace {
 std::string read_file(const std::string &file)
 {
   const std::string path = utils::get_potential_file_path(file);
-  if (platform::path_is_directory(path))
+  std::error_code unknown;    // of a file that is not there: then reading it says so
+  if (std::filesystem::is_directory(path, unknown))
     throw std::runtime_error(fmt::format("model file '{}' {}", file, pwmlff::name_of_folder(path)));
   std::ifstream stream(path, std::ios::binary);
   std::ostringstream buffer;

@@ -442,7 +442,7 @@ void PairPWMLFF::init_style()
     error->all(FLERR,
                "Pair style pwmlff: message passing needs ghosts of all types within one distance; "
                "use comm_modify mode single");
-  if (hops(models) > 0 && comm->nprocs > 1 && neighbor->style >= Neighbor::MULTI_OLD)
+  if (hops(models) > 0 && comm->nprocs > 1 && neighbor->style > Neighbor::BIN)
     error->all(FLERR,
                "Pair style pwmlff: message passing over several ranks needs lists of ghosts, which "
                "LAMMPS does not make with neighbor multi; use neighbor bin, or one rank");
