@@ -39,6 +39,21 @@ from standard_cases import PaddedDP
 T = TypeVar("T")
 OTHERS = Path(__file__).with_name("other_programs.py")
 COMPILED = ", compiled"  # by `pwmlff convert --compile`
+MACE = (
+    "MACE",
+    "MACE, 128x0e",
+    "MACE, 128x0e + 128x1o",
+    "MACE, densities, Agnesi, ZBL",
+    f"MACE{COMPILED}",
+    "MACE, float32",
+    f"MACE, float32{COMPILED}",
+    "MACE, pickled",
+    "MACE, two heads",
+    "MACE, pickled, two heads",
+)
+#: Those that no fused engine runs.
+OF_CODE = ("MACE, attention", "MACE, nonlinear", "MACE, nonlinear, charge and spin")
+SYSTEM = {"charge": -1, "spin": 2}  # of models that embed them, as other_programs.py has it
 #: What a program makes, by its name or by name and release where that one makes other files.
 FAMILIES = {
     "calorine": (),  # their nep.txt is what pwmlff train writes
@@ -50,19 +65,10 @@ FAMILIES = {
         "DeePMD-kit se_e2_a, no steps",
         "DeePMD-kit se_e2_a, float32",
     ),
-    "mace": (
-        "MACE",
-        "MACE, 128x0e",
-        "MACE, 128x0e + 128x1o",
-        "MACE, densities, Agnesi, ZBL",
-        f"MACE{COMPILED}",
-        "MACE, float32",
-        f"MACE, float32{COMPILED}",
-        "MACE, pickled",
-        "MACE, two heads",
-        "MACE, pickled, two heads",
-    ),
+    "mace": (*MACE, *OF_CODE, "MACE, charge and spin"),
+    "mace-0.3.10": MACE,
     "mace-0.3.6": ("MACE", "MACE, float32", "MACE, pickled"),
+    "mace-0.3.14": ("MACE, attention", "MACE, nonlinear", "MACE, charge and spin"),
     "nequip": (
         "NequIP",
         f"NequIP{COMPILED}",
@@ -159,6 +165,11 @@ def of_program(table: Mapping[str, T], program: str) -> T | None:
     return table.get(program, table.get(program.partition("-")[0]))
 
 
+def system_of(family: str) -> dict[str, int]:
+    """What is said of the system when a family is converted."""
+    return SYSTEM if family.endswith("charge and spin") else {}
+
+
 def make(families: Sequence[str], python: str, folder: Path, rounds: int = 0) -> dict[str, Made]:
     """Have another program make models and evaluate the structure.
 
@@ -209,8 +220,9 @@ def of_others(program: str, family: str, python: str, rounds: int) -> list[str]:
             source, expected = make([family], python, folder, rounds=1)[family]
             if k == 0:
                 report = convert(
-                    source, folder / "converted.pt", compiled=family.endswith(COMPILED)
-                )
+                    source, folder / "converted.pt", compiled=family.endswith(COMPILED),
+                    **system_of(family),
+                )  # fmt: skip
                 found = {n: run(folder / "converted.pt", atoms, ranks=n) for n in RANKS}
             own = min(own, float(expected["seconds"]))
             steps = STEPS["fused" if report.engine.startswith("fused") else "code of the file"]

@@ -28,6 +28,16 @@ from ase.stress import voigt_6_to_full_3x3_stress
 ELEMENTS = ["O", "Hf"]
 STEPS = 3
 HEADS = ["first", "second"]
+SYSTEM = {"charge": -1, "spin": 2}
+#: What differs in small models of MACE.
+SMALL = {"features": "8x0e + 8x1o", "r_max": 4.0, "max_ell": 2, "correlation": 2}
+NONLINEAR = ("ResidualNonLinear", "ResidualNonLinear")
+#: The shape of MACE-OMOL, in small.
+OMOL = {
+    **SMALL, "edge_irreps": "4x0e + 4x1o", "use_edge_irreps_first": True, "apply_cutoff": False,
+    "use_agnostic_product": True, "use_last_readout_only": True, "use_embedding_readout": True,
+    "radial_MLP": [16, 16], "readout_cls": "NonLinearBiasReadoutBlock",
+}  # fmt: skip
 Calculated = tuple[float, np.ndarray, np.ndarray]
 Evaluate = Callable[[Atoms], Calculated]
 
@@ -66,13 +76,15 @@ def deepmd(
 
 def mace(
     folder: Path, dtype: torch.dtype, pickled: bool = False, heads: int = 1,
-    features: str = "32x0e + 32x1o", blocks: str = "", **changes: Any,
+    features: str = "32x0e + 32x1o", blocks: tuple[str, str] = ("", "Residual"),
+    system: dict[str, int] | None = None, **changes: Any,
 ) -> Evaluate:  # fmt: skip
     """MACE with two rounds; written for LAMMPS or pickled, and evaluated by MACE's calculator.
 
     Args:
         heads: of several the last one is evaluated.
-        blocks: a kind of interaction blocks, in their names.
+        blocks: the first interaction block and the later one, by what is in their names.
+        system: charge and spin, for a model that embeds them as OMOL does.
         changes: other arguments of the model.
     """
     # MACE says how e3nn may read its constants, so it comes first.
@@ -100,15 +112,33 @@ def mace(
             "atomic_inter_scale": [1.3, 1.1], "atomic_inter_shift": [0.2, -0.1],
         }  # fmt: skip
         chosen = {"head": HEADS[-1]}
-    shapes |= {"r_max": 5.0, **changes}
+    if system:
+        count = {"type": "categorical", "per": "graph", "in_dim": 1, "emb_dim": 8}
+        changes["embedding_specs"] = {
+            "total_charge": {**count, "num_classes": 201, "offset": 100},
+            "total_spin": {**count, "num_classes": 101, "offset": 0},
+        }
+    if "edge_irreps" in changes:
+        changes["edge_irreps"] = o3.Irreps(changes["edge_irreps"])
+    if "readout_cls" in changes:
+        changes["readout_cls"] = modules.readout_classes[changes["readout_cls"]]
+    shapes |= {
+        "r_max": 5.0, "num_bessel": 8, "num_polynomial_cutoff": 5, "max_ell": 3, "correlation": 3,
+        **changes,
+    }  # fmt: skip
     model = modules.ScaleShiftMACE(
-        num_bessel=8, num_polynomial_cutoff=5, max_ell=3, num_interactions=2, num_elements=2,
-        interaction_cls=classes[f"RealAgnostic{blocks}ResidualInteractionBlock"],
-        interaction_cls_first=classes[f"RealAgnostic{blocks}InteractionBlock"],
+        num_interactions=2, num_elements=2,
+        interaction_cls=classes[f"RealAgnostic{blocks[1]}InteractionBlock"],
+        interaction_cls_first=classes[f"RealAgnostic{blocks[0]}InteractionBlock"],
         hidden_irreps=o3.Irreps(features), MLP_irreps=o3.Irreps("16x0e"),
-        gate=torch.nn.functional.silu, avg_num_neighbors=40, atomic_numbers=[8, 72], correlation=3,
+        gate=torch.nn.functional.silu, avg_num_neighbors=40, atomic_numbers=[8, 72],
         radial_type="bessel", **shapes,
     )  # fmt: skip
+    with torch.no_grad():
+        for name, parameter in model.named_parameters():
+            # These begin so small that their formulas would not matter.
+            if name.endswith(("beta", "source_embedding.weight", "target_embedding.weight")):
+                parameter.uniform_(0.5, 1.0)
     name, own = str(dtype).removeprefix("torch."), folder / "own.model"
     torch.save(model, own)
     if pickled:
@@ -120,7 +150,7 @@ def mace(
     )
 
     def of_head(atoms: Atoms) -> Calculated:
-        atoms.info |= chosen  # where 0.3.10 looks for it
+        atoms.info |= chosen | (system or {})  # where 0.3.10 looks for the head, too
         return evaluate(atoms)
 
     return of_head
@@ -277,13 +307,25 @@ FAMILIES: dict[str, Callable[[Path], Evaluate]] = {
         folder,
         torch.float64,
         features="16x0e + 16x1o + 16x2e",
-        blocks="Density",
+        blocks=("Density", "DensityResidual"),
         distance_transform="Agnesi",
         pair_repulsion=True,
     ),
     "MACE, pickled": lambda folder: mace(folder, torch.float64, pickled=True),
     "MACE, two heads": lambda folder: mace(folder, torch.float64, heads=2),
     "MACE, pickled, two heads": lambda folder: mace(folder, torch.float64, pickled=True, heads=2),
+    "MACE, attention": lambda folder: mace(
+        folder, torch.float64, pickled=True, blocks=("AttResidual", "AttResidual"), **SMALL
+    ),
+    "MACE, nonlinear": lambda folder: mace(
+        folder, torch.float64, pickled=True, blocks=NONLINEAR, **SMALL
+    ),
+    "MACE, charge and spin": lambda folder: mace(
+        folder, torch.float64, pickled=True, system=SYSTEM, use_embedding_readout=True, **SMALL
+    ),
+    "MACE, nonlinear, charge and spin": lambda folder: mace(
+        folder, torch.float64, pickled=True, blocks=NONLINEAR, system=SYSTEM, **OMOL
+    ),
     "NequIP": lambda folder: nequip(folder, "float64"),
     "NequIP, float32": lambda folder: nequip(folder, "float32"),
     "NequIP, deployed": lambda folder: nequip_deployed(folder, "float64"),

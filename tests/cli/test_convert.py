@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import resource
 import zipfile
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -16,7 +17,7 @@ import edge_models
 import foreign_models
 from foreign_models import save
 from nep_files import HEADS, random_text
-from pwmlff.convert import conversion, convert
+from pwmlff.convert import conversion, convert, mace_export
 from pwmlff.evaluation import model_file, reference, self_test
 from pwmlff.evaluation.engine import choose
 from pwmlff.evaluation.nep_file import parse_nep, read_nep
@@ -306,12 +307,61 @@ def test_python_beside_nequip_compile(tmp_path, monkeypatch):
     """It runs the program in a way that newer releases of torch do not keep it from."""
     made = save_for_programs("NequIP", tmp_path / "model.nequip.zip")
     (tmp_path / "bin").mkdir()
-    for name, does in (("nequip-compile", "exit 3"), ("python3", f'cp {made} "$4"')):
+    for name, does in (
+        ("nequip-compile", "exit 3"),
+        ("python3", f'cp "$1" {tmp_path}/script; cp {made} "$3"'),
+    ):
         (tmp_path / "bin" / name).write_text(STAND_IN.format(folder=tmp_path, does=does))
         (tmp_path / "bin" / name).chmod(0o755)
     monkeypatch.setenv("PATH", f"{tmp_path}/bin:/usr/bin:/bin")
     assert convert(tmp_path / "model.nequip.zip", tmp_path / "a.pt").family == "NequIP"
-    assert "program._TORCH_GE_2_10 = False" in (tmp_path / "words").read_text()
+    assert "program._TORCH_GE_2_10 = False" in (tmp_path / "script").read_text()
+
+
+def test_python_beside_the_command_of_mace(tmp_path, monkeypatch):
+    """It runs a script in the place of the command, with charge and spin; files say them."""
+    (tmp_path / "model.model").write_bytes(foreign_models.pickled_mace())
+    made = save(foreign_models.mace(), tmp_path / "made.pt")
+    (tmp_path / "bin").mkdir()
+    python = tmp_path / "bin" / "python3"
+    copies = f'cp "$1" {tmp_path}/script.py; cp {made} "$2-lammps.pt"'
+    says = 'echo "noise\ncannot be converted: its X is a Y" >&2; exit 1'
+    for program, does in (
+        (tmp_path / "bin" / "mace_create_lammps_model", "exit 3"),
+        (python, copies),
+    ):
+        program.write_text(STAND_IN.format(folder=tmp_path, does=does))
+        program.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}/bin:/usr/bin:/bin")
+    report = convert(tmp_path / "model.model", tmp_path / "a.pt", charge=-1, spin=2)
+    words = (tmp_path / "words").read_text().split()
+    assert words[2:] == ["--dtype", "float32", "--charge=-1", "--spin=2"]
+    assert (tmp_path / "script.py").read_text() == Path(mace_export.__file__).read_text()
+    assert (report.told["charge"], report.told["spin"]) == (
+        "-1, of the whole system", "2, of the whole system",
+    )  # fmt: skip
+    card = model_file.describe_unopened(tmp_path / "a.pt").card["converted"]
+    assert (card["charge"], card["spin"]) == (-1, 2)
+    python.write_text(STAND_IN.format(folder=tmp_path, does=says))
+    with pytest.raises(Failure) as failure:
+        convert(tmp_path / "model.model", tmp_path / "b.pt")
+    refused = "is a pickled model of MACE that cannot be converted: its X is a Y"
+    assert str(failure.value) == f"'{tmp_path}/model.model' {refused}"
+
+
+@pytest.mark.parametrize("option", ["charge", "spin"])
+@pytest.mark.parametrize("file", ["graph.pth", "model.nequip.zip", "nep.txt"])
+def test_charge_and_spin_of_other_files(tmp_path, monkeypatch, file, option):
+    makes = {
+        "graph.pth": lambda path: save(foreign_models.deepmd(), path),
+        "model.nequip.zip": lambda path: save_for_programs("NequIP", path),
+        "nep.txt": lambda path: path.write_bytes(random_text(HEADS["nep5"])),
+    }
+    makes[file](tmp_path / file)
+    with pytest.raises(
+        Failure, match=rf"found --{option} 1 for '.*', expected it for a pickled MACE"
+    ):
+        convert(tmp_path / file, tmp_path / "a.pt", **{option: 1})
 
 
 def test_head_of_other_files(tmp_path):

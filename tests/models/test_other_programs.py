@@ -19,6 +19,7 @@ from ase.io import read, write
 import families
 from families import COMPILED
 from pwmlff.convert import convert
+from pwmlff.evaluation import model_file
 from pwmlff.evaluation.nep_file import read_nep, write_nep
 from pwmlff.launch.lmp import virial_to_lammps
 from pwmlff.models.saving import MACE_ARRAYS, RECORD
@@ -30,6 +31,8 @@ PYTHONS = dict(
 pytestmark = pytest.mark.skipif(not PYTHONS, reason="PWMLFF_TEST_PYTHONS names no other program")
 #: eV/atom, eV/angstrom and eV from the program's own calculator.
 GATES = {False: (1e-8, 1e-6, 1e-5), True: (1e-6, 1e-5, 1e-3)}
+#: Where no table of radial functions is between.
+CODE = (1e-12, 1e-10, 1e-9)
 #: CHGNet takes places of atoms as parts of the cell, in float32.
 CHGNET = (1e-6, 1e-4, 1e-2)
 HEADS = ["first", "second"]  # of other_programs.py
@@ -68,6 +71,8 @@ def engine_of(family: str, ranks: int) -> str:
     """How the engine in use begins that a family is to have on so many ranks."""
     if family.endswith(COMPILED):
         return "compiled"
+    if family in families.OF_CODE:
+        return "torchscript in rounds" if ranks > 1 else "torchscript,"
     if family.startswith(("MACE", "DeePMD-kit")):
         return "fused"
     return "torchscript in rounds" if ranks > 1 and family.startswith("NequIP") else "torchscript,"
@@ -100,12 +105,21 @@ def test_same_numbers(tmp_path: Path, made, program: str, family: str):
             with pytest.raises(Failure, match=r"with the heads first, second: found .*--head"):
                 convert(source, tmp_path / "a.pt", head=wrong)
         head = HEADS[-1]
-    report = convert(source, tmp_path / "a.pt", compiled=compiled, head=head)
+    if system := families.system_of(family):
+        embedded = r"embeds total_charge and total_spin .*, found no --charge --spin; give "
+        with pytest.raises(Failure, match=embedded):
+            convert(source, tmp_path / "a.pt")
+        with pytest.raises(Failure, match="found --spin 101, expected 0 to 100, which it knows"):
+            convert(source, tmp_path / "a.pt", charge=0, spin=101)
+    report = convert(source, tmp_path / "a.pt", compiled=compiled, head=head, **system)
+    card = model_file.describe_unopened(tmp_path / "a.pt").card["converted"]
+    assert {name: card[name] for name in families.SYSTEM if name in card} == system
     assert report.told.get("head") == ("second of first, second" if "heads" in family else None)
     gates = CHGNET if program.startswith("chgnet") else GATES["float32" in family]
+    gates = CODE if family in families.OF_CODE or system else gates
     for ranks in families.RANKS:
         assert_same(tmp_path / "a.pt", expected, gates, ranks, engine_of(family, ranks))
-    if family.startswith("MACE") and not compiled:
+    if engine_of(family, 1) == "fused" and family.startswith("MACE"):
         without_arrays(tmp_path / "a.pt", tmp_path / "code.pt")
         for ranks in families.RANKS[1:]:
             assert_same(tmp_path / "code.pt", expected, gates, ranks, "torchscript in rounds")

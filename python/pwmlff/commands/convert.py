@@ -23,6 +23,17 @@ def convert(
     head: Annotated[
         str, Option(help="Head of a MACE .model, or modality of a SevenNet, that has several.")
     ] = "",
+    charge: Annotated[
+        int | None,
+        Option(help="Charge of the whole system, e, for a MACE .model that embeds it."),
+    ] = None,
+    spin: Annotated[
+        int | None,
+        Option(
+            help="Spin of the whole system, for a MACE .model that embeds it, as its data have it: "
+            "of OMol25 the multiplicity 2S + 1."
+        ),
+    ] = None,
     elements: Annotated[
         str,
         Option(
@@ -45,4 +56,6 @@ def convert(
     from pwmlff.convert import conversion
 
     symbols = elements.split()
-    return conversion.convert(model, output, compiled=compile, head=head, elements=symbols)
+    return conversion.convert(
+        model, output, compiled=compile, head=head, charge=charge, spin=spin, elements=symbols
+    )

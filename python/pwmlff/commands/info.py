@@ -118,8 +118,16 @@ def _details(model: model_file.ModelInfo) -> dict[str, str]:
         "repulsion": _repulsion(model),
         "gamma": "tells how far atoms are from its data" * model.has_grade,
         "without data": " ".join(model.elements_without_data),
+        "holds": _system(model),
         **_card_lines(model),
     }
+
+
+def _system(model: model_file.ModelInfo) -> str:
+    """The charge and the spin that a conversion fixed."""
+    fixed = {name: model.of_card(int, "converted", name) for name in ("charge", "spin")}
+    said = [f"{name} {value}" for name, value in fixed.items() if value is not None]
+    return f"{', '.join(said)} of the whole system" * bool(said)
 
 
 def _card_lines(model: model_file.ModelInfo) -> dict[str, str]:

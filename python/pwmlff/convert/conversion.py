@@ -18,7 +18,15 @@ from ase.data import chemical_symbols
 from rich.console import RenderableType
 
 from pwmlff.convert import chgnet, deepmd, mace, matpl, nequip, programs, sevennet
-from pwmlff.convert.foreign import UNEXPECTED, Foreign, Numbers, Source, saved, taken_for
+from pwmlff.convert.foreign import (
+    UNEXPECTED,
+    Choices,
+    Foreign,
+    Numbers,
+    Source,
+    saved,
+    taken_for,
+)
 from pwmlff.evaluation import archive, model_file, reference, self_test
 from pwmlff.evaluation.ace_file import Ace
 from pwmlff.evaluation.engine import Choice, Evaluation, choose
@@ -95,6 +103,8 @@ def convert(
     *,
     compiled: bool = False,
     head: str = "",
+    charge: int | None = None,
+    spin: int | None = None,
     elements: Sequence[str] = (),
 ) -> ConversionReport:
     """Write a model file of another program as one that pair_style pwmlff runs.
@@ -112,6 +122,8 @@ def convert(
         compiled: add machine code of a model of kind EDGE, for this torch and CPUs like this one.
         head: of a pickled MACE model that has several, or the modality of such a checkpoint of
             SevenNet.
+        charge: of the whole system, e, for a pickled MACE model that embeds it.
+        spin: likewise, as the data of its training count it (OMol25: the multiplicity 2S + 1).
         elements: symbols of those that will be simulated together, for the record of a model of
             many elements.
 
@@ -122,9 +134,11 @@ def convert(
     """
     source, target = fspath(path), Path(output)
     quoted(str(target))  # the name is to stand in an input
-    foreign = _read(source, compiled, head)
+    choices = Choices(head, charge, spin)
+    foreign = _read(source, compiled, choices)
     together = _together(source, foreign, elements)
-    card = {**origin(), "converted": {"file": Path(source).name, "family": foreign.family}}
+    converted = {"file": Path(source).name, "family": foreign.family, **choices.embedded}
+    card = {**origin(), "converted": converted}
     with drafted(target) as draft:
         if foreign.contents is not None:
             draft.write_bytes(foreign.contents)
@@ -135,7 +149,8 @@ def convert(
             save_model(foreign.module, draft, card, extra, record=False)
         with _naming_source(source, draft):
             clusters, expected = _original(source, draft, foreign)
-            notes = {**foreign.notes, **(_compile(source, draft) if compiled else {})}
+            fixed = {option: f"{n}, of the whole system" for option, n in choices.embedded.items()}
+            notes = {**foreign.notes, **fixed, **(_compile(source, draft) if compiled else {})}
             chosen = choose(draft, "auto", "exact")
             if compiled and chosen.engine.name != "compiled":
                 raise Failure(f"'{source}' was compiled, but {chosen.reason}; nothing was written")
@@ -156,12 +171,13 @@ def convert(
     )
 
 
-def _read(path: str, compiled: bool, head: str) -> Foreign:
+def _read(path: str, compiled: bool, choices: Choices) -> Foreign:
     contents = model_file.read_any(path)
     if family_of(contents):
         module, info = model_file.open_any(path)
         if compiled:
             raise Failure(f"'{path}' is of kind {info.kind}, {FUSED}")
+        programs.require_no_choice(path, choices)
         _require_unchanged(path)
         note = "needs no conversion: copied as it is"
         return Foreign(
@@ -172,14 +188,14 @@ def _read(path: str, compiled: bool, head: str) -> Foreign:
             archive.check(contents)
         except archive.OtherFileError:
             content = saved(contents)
-            translated = programs.translate(path, contents, content, head)
+            translated = programs.translate(path, contents, content, choices)
             for read_saved in (matpl.read, chgnet.read) if translated is None else ():
                 if foreign := read_saved(path, contents, content):
                     return foreign
             contents = contents if translated is None else translated
             archive.check(contents)
         else:
-            programs.require_no_head(path, head)
+            programs.require_no_choice(path, choices)
     except ValueError as error:
         raise Failure(f"'{path}' {error}") from error
     class_name = archive.class_name(contents)

@@ -95,6 +95,21 @@ class Source:
 
 
 @dataclass(frozen=True)
+class Choices:
+    """What a file leaves to its user; what is not said is empty or None."""
+
+    head: str = ""  # of a MACE model that has several, or the modality of such a model of SevenNet
+    charge: int | None = None  # of the whole system, e, for a MACE model that embeds it
+    spin: int | None = None  # likewise, as the data of its training count it
+
+    @property
+    def embedded(self) -> dict[str, int]:
+        """Charge and spin, as far as they are said, by their options."""
+        said = {"charge": self.charge, "spin": self.spin}
+        return {option: value for option, value in said.items() if value is not None}
+
+
+@dataclass(frozen=True)
 class Saved:
     """What is in a sound zip file that is no TorchScript archive."""
 

@@ -16,20 +16,23 @@ from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
-from pwmlff.convert.foreign import Saved
+from pwmlff.convert.foreign import Choices, Saved
 from pwmlff.launch import interpreter
 from pwmlff.report import Failure
 
 log = logging.getLogger(__name__)
 
 #: Words in the table of objects of a file.
-MACE, NEQUIP, LIGHTNING = b"mace.modules.models", b"nequip", b"pytorch-lightning_version"
+MACE, NEQUIP, LIGHTNING = b"mace.modules.", b"nequip", b"pytorch-lightning_version"
 SEVENNET = b"onehot_to_feature_x"  # the first layer of all of its models
 MLIAP = b"mace.calculators.lammps_mliap_mace"
 OF_PACKAGES, PACKAGED = ".data/extern_modules", "nequip/"  # members of torch.package's files
 DOUBLE = b"DoubleStorage"
 #: What mace_create_lammps_model of MACE 0.3.6 says, which takes a file alone, to more words.
 OF_ONE_WORD = "AssertionError: Usage:"
+#: How the line begins in which mace_export.py says why it makes nothing of a model.
+REFUSED = "cannot be converted: "
+SCRIPT = "pwmlff_export.py"  # beside the copy of a file
 SAID = 8  # last lines of a program that are told
 
 
@@ -40,30 +43,36 @@ class _Program:
     source: str  # what the files are that it reads
     package: str  # what pip installs for it
     name: str  # of the command
-    #: What it is given, and the file that it will write, for a file and the head that is chosen.
-    words: Callable[[Path, str], tuple[Sequence[object], Path]]
+    #: What it is given, and the file that it will write, for a file and what is chosen of it.
+    words: Callable[[Path, Choices], tuple[Sequence[object], Path]]
     code: str = ""  # what the Python beside it runs in its place
 
 
-def _mace(dtype: str, path: Path, head: str) -> tuple[Sequence[object], Path]:
-    chosen = ["--head", head] if head else []
+def _mace(dtype: str, path: Path, choices: Choices) -> tuple[Sequence[object], Path]:
+    chosen = ["--head", choices.head] if choices.head else []
+    chosen += [f"--{option}={value}" for option, value in choices.embedded.items()]
     return [path, "--dtype", dtype, *chosen], path.with_name(f"{path.name}-lammps.pt")
 
 
-def _nequip(path: Path, head: str) -> tuple[Sequence[object], Path]:
-    if head:
+def _nequip(path: Path, choices: Choices) -> tuple[Sequence[object], Path]:
+    if head := choices.head:
         raise Failure(f"found the head '{head}', expected none: models of NequIP have no heads")
     target = path.with_name("compiled.nequip.pth")
     return [path, target, "--mode", "torchscript", "--device", "cpu", "--target", "ase"], target
 
 
-def _sevennet(path: Path, head: str) -> tuple[Sequence[object], Path]:
+def _sevennet(path: Path, choices: Choices) -> tuple[Sequence[object], Path]:
     target = path.with_name("deployed_serial.pt")
-    return [path, "-o", target, *(["-m", head] if head else [])], target
+    return [path, "-o", target, *(["-m", choices.head] if choices.head else [])], target
 
 
+#: mace_create_lammps_model, for models too that it fails at itself.
 OF_MACE = _Program(
-    "a pickled model of MACE", "mace-torch", "mace_create_lammps_model", partial(_mace, "float32")
+    "a pickled model of MACE",
+    "mace-torch",
+    "mace_create_lammps_model",
+    partial(_mace, "float32"),
+    Path(__file__).with_name("mace_export.py").read_text(encoding="utf-8"),
 )
 #: nequip-compile, which from torch 2.10 on would not write TorchScript any more.
 OF_NEQUIP = _Program(
@@ -79,7 +88,7 @@ OF_NEQUIP = _Program(
 OF_SEVENNET = _Program("a checkpoint of SevenNet", "sevenn", "sevenn_get_model", _sevennet)
 
 
-def translate(path: str, contents: bytes, content: Saved, head: str = "") -> bytes | None:
+def translate(path: str, contents: bytes, content: Saved, choices: Choices) -> bytes | None:
     """What the program that wrote a file makes of it; None for files that are read without.
 
     Args:
@@ -87,15 +96,17 @@ def translate(path: str, contents: bytes, content: Saved, head: str = "") -> byt
             of SevenNet; for messages and for the name that the program is given.
         contents: of it, without damage.
         content: what is in it.
-        head: of a MACE model that has several, or the modality of such a model of SevenNet.
+        choices: what its user says of it.
 
     Raises:
         Failure: the program is not there, or does not make a file of it.
     """
-    program = _program_of(path, content)
+    program, head = _program_of(path, content), choices.head
     if program is None:
-        require_no_head(path, head)
+        require_no_choice(path, choices)
         return None
+    if program.name != OF_MACE.name:
+        require_no_choice(path, replace(choices, head=""))
     command = interpreter.find_program(program.name)
     if command is None:
         raise missing(path, program.source, f"'{program.name}'", program.package)
@@ -103,15 +114,17 @@ def translate(path: str, contents: bytes, content: Saved, head: str = "") -> byt
         copy = Path(folder) / Path(path).name
         copy.write_bytes(contents)
         warn_of_code(path, program.source, program.name)
-        words, target = program.words(copy, head)
+        words, target = program.words(copy, choices)
         process = _run(command, program.code, words)
-        if OF_ONE_WORD in process.stderr and not head:
+        if OF_ONE_WORD in process.stderr and choices == Choices():
             process = _run(command, program.code, words[:1])
         if process.returncode or not target.is_file():
             output = process.stdout + process.stderr
+            if reason := re.search(rf"^{REFUSED}.*", process.stderr, re.MULTILINE):
+                raise Failure(f"'{path}' is {program.source} that {reason[0]}")
             heads = _heads(output)
             if head and not heads:  # some list them only where they are told none
-                alone = _run(command, program.code, program.words(copy, "")[0])
+                alone = _run(command, program.code, program.words(copy, Choices())[0])
                 heads = _heads(alone.stdout + alone.stderr)
             if heads and head not in heads:
                 raise Failure(
@@ -146,20 +159,28 @@ def makes_nothing(path: str, source: str, program: str, output: str) -> Failure:
     return Failure("\n".join([heading, *output.strip().splitlines()[-SAID:]]))
 
 
-def require_no_head(path: str, head: str) -> None:
-    """Raise Failure where a head was chosen, for a file in which there is nothing to choose."""
-    if head:
+def require_no_choice(path: str, choices: Choices) -> None:
+    """Raise Failure where something was chosen, for a file in which there is nothing to choose."""
+    if choices.head:
         raise Failure(
-            f"found the head '{head}' for '{path}', expected one for a pickled MACE model or "
-            "a checkpoint of SevenNet alone"
+            f"found the head '{choices.head}' for '{path}', expected one for a pickled MACE model "
+            "or a checkpoint of SevenNet alone"
+        )
+    for option, value in choices.embedded.items():
+        raise Failure(
+            f"found --{option} {value} for '{path}', expected it for a pickled MACE model alone"
         )
 
 
 def _run(command: str, code: str, words: Sequence[object]) -> subprocess.CompletedProcess[str]:
     """Run a program where the first of its words is, or code by the Python beside it."""
-    python = Path(command).with_name("python3")
-    start = [str(python), "-c", code] if code and python.is_file() else [command]
-    return run([*start, *map(str, words)], Path(str(words[0])).parent)
+    folder, python = Path(str(words[0])).parent, Path(command).with_name("python3")
+    start = [command]
+    if code and python.is_file():
+        script = folder / SCRIPT
+        script.write_text(code, encoding="utf-8")  # a file, for TorchScript reads its lines
+        start = [str(python), str(script)]
+    return run([*start, *map(str, words)], folder)
 
 
 def run(command: Sequence[str], folder: Path) -> subprocess.CompletedProcess[str]:
