@@ -238,8 +238,9 @@ def main() -> None:
 
     def prepare_and_wrap(model: Any, **more: Any) -> Any:
         prepare(model, vars(options))
+        wrapped = wrapper(model, **more)  # which a head that there is not ends
         prepared.append(model)
-        return wrapper(model, **more)
+        return wrapped
 
     program.LAMMPS_MACE = prepare_and_wrap
     try:
@@ -249,7 +250,7 @@ def main() -> None:
             f"it needs the module {error.name}, which is not beside MACE; models of "
             "cuequivariance can be after mace_cueq_to_e3nn"
         )
-    except RuntimeError as error:
+    except Exception as error:
         if not prepared:
             raise
         reason = str(error).strip().splitlines()[0]
