@@ -87,13 +87,13 @@ class Attention(nn.Module):
         The last three are MACE's own ways to LAMMPS, which are not taken here.
         """
         sender, receiver = edge_index[0], edge_index[1]
-        up, down = self.linear_up(node_feats), self.linear_down(node_feats)
-        weights = self.conv_tp_weights(torch.cat((edge_feats, down[sender], down[receiver]), 1))
+        sent, seen = self.linear_up(node_feats), self.linear_down(node_feats)
+        weights = self.conv_tp_weights(torch.cat((edge_feats, seen[sender], seen[receiver]), 1))
         if cutoff is not None:
             weights = weights * cutoff
-        along = self.conv_tp(up[sender], edge_attrs, weights)
-        zero = torch.zeros(up.size(0), along.size(1), dtype=along.dtype, device=along.device)
-        message = self.linear(zero.index_add(0, receiver, along)) / self.avg_num_neighbors
+        parts = self.conv_tp(sent[sender], edge_attrs, weights)
+        zero = torch.zeros(sent.size(0), parts.size(1), dtype=parts.dtype, device=parts.device)
+        message = self.linear(zero.index_add(0, receiver, parts)) / self.avg_num_neighbors
         return self.reshape(message), self.skip_linear(node_feats)
 
 
@@ -112,7 +112,8 @@ def embedded(model: Any, given: dict[str, int | None]) -> dict[str, Tensor]:
             f"({', '.join(OPTIONS)}), not {unknown[0]}"
         )
     wanted = [OPTIONS[name] for name in specs]
-    missing = [option for option in wanted if given[option] is None]
+    said = {option: value for option, value in given.items() if value is not None}
+    missing = [option for option in wanted if option not in said]
     if missing:
         words = " ".join(f"--{option}" for option in missing)
         refuse(
@@ -120,12 +121,12 @@ def embedded(model: Any, given: dict[str, int | None]) -> dict[str, Tensor]:
             "simulations will have, as the data of its training count it (--charge 0 --spin 1 for "
             "a neutral singlet of OMol25)"
         )
-    for option, value in given.items():
-        if value is not None and option not in wanted:
+    for option, value in said.items():
+        if option not in wanted:
             refuse(f"found --{option} {value}, expected none: it embeds no {option}")
     found = {}
     for name, spec in specs.items():
-        value = given[OPTIONS[name]]
+        value = said[OPTIONS[name]]
         if spec["per"] != "graph":
             refuse(f"it embeds {name} of each {spec['per']}, expected one of a whole system")
         if spec["type"] == "categorical":
@@ -142,7 +143,7 @@ def fold(model: Any, features: dict[str, Tensor]) -> None:
     attributes = torch.eye(len(model.atomic_numbers), dtype=model.r_max.dtype)
     nodes = model.node_embedding(attributes)  # [species, channels]
     nodes = nodes + model.joint_embedding(torch.zeros(1, dtype=torch.int64), features)
-    linear = nn.Linear(*nodes.shape, bias=False, dtype=nodes.dtype)
+    linear = nn.Linear(nodes.shape[0], nodes.shape[1], bias=False, dtype=nodes.dtype)
     linear.weight = nn.Parameter(nodes.T.contiguous())
     model.node_embedding.linear = linear
     if hasattr(model, "embedding_readout"):
@@ -173,8 +174,8 @@ def evaluate(model: Any, features: dict[str, Tensor]) -> tuple[Tensor, Tensor]:
     apart = 0.3 * torch.rand(grid.shape, generator=generator, dtype=torch.float64)
     positions = (cutoff / 2.2 * (grid + apart)).to(dtype)
     n, nspecies = len(grid), len(model.atomic_numbers)
-    near = torch.cdist(positions, positions).fill_diagonal_(2.0 * cutoff) < cutoff
-    edges = near.nonzero().T.contiguous()
+    distances = torch.cdist(positions, positions).fill_diagonal_(2.0 * cutoff)
+    edges = (distances < cutoff).nonzero().T.contiguous()
     types = torch.randint(nspecies, (n,), generator=generator)
     energies, forces = [], []
     for head in range(len(getattr(model, "heads", [None]))):
