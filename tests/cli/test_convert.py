@@ -318,7 +318,7 @@ def test_python_beside_nequip_compile(tmp_path, monkeypatch):
     assert "program._TORCH_GE_2_10 = False" in (tmp_path / "script").read_text()
 
 
-def test_python_beside_the_command_of_mace(tmp_path, monkeypatch):
+def test_python_beside_the_command_of_mace(tmp_path, monkeypatch, pwmlff):
     """It runs a script in the place of the command, with charge and spin; files say them."""
     (tmp_path / "model.model").write_bytes(foreign_models.pickled_mace())
     made = save(foreign_models.mace(), tmp_path / "made.pt")
@@ -342,6 +342,7 @@ def test_python_beside_the_command_of_mace(tmp_path, monkeypatch):
     )  # fmt: skip
     card = model_file.describe_unopened(tmp_path / "a.pt").card["converted"]
     assert (card["charge"], card["spin"]) == (-1, 2)
+    assert "charge -1, spin 2 of the whole system" in pwmlff("info", "a.pt").output
     python.write_text(STAND_IN.format(folder=tmp_path, does=says))
     with pytest.raises(Failure) as failure:
         convert(tmp_path / "model.model", tmp_path / "b.pt")
