@@ -5,6 +5,7 @@
 
 #include "lennard_jones/family.cpp"
 
+#include <algorithm>
 #include <iostream>
 #include <random>
 
@@ -105,7 +106,9 @@ int main()
         expect("the sum of virials of atoms", sum, found.virial[k]);
       }
     }
-  // A list that lasts while atoms wander and, at times, one of them jumps.
+  // A list that lasts while atoms wander and, at times, one of them jumps: the same bits as with a
+  // list of each step.
+  const auto other = network->engine({Precision::exact, std::vector<bool>(NSPECIES, true)});
   for (const int nthreads : {1, 3}) {
     std::vector<double> wandering = x;
     input.x = wandering.data();
@@ -114,8 +117,15 @@ int main()
     for (int step = 0; step < 300; ++step) {
       for (double &component : wandering) component += 0.1 * noise(generator);
       if (step % 50 == 40) wandering[3 * (step % NATOMS)] += 0.7;
-      expect("the energy with a list of before", engine->evaluate(input).energy,
-             energy_of(wandering));
+      const Evaluation &found = engine->evaluate(input);
+      expect("the energy with a list of before", found.energy, energy_of(wandering));
+      Input anew = input;
+      anew.list = 0;
+      const Evaluation &expected = other->evaluate(anew);
+      if (!std::equal(found.force, found.force + 3 * NATOMS, expected.force)) {
+        std::cout << "forces with a list of before are other ones\n";
+        ++failures;
+      }
     }
   }
   return failures > 0;
