@@ -6,6 +6,7 @@
 // ones.
 
 #include "ace_files.h"
+#include "comparison.h"
 #include "core/family.h"
 #include "families/ace/plain_ace.h"
 #include "families/ace/read_ace.h"
@@ -22,9 +23,8 @@
 namespace {
 
 using namespace pwmlff;
+using ::compare;
 using ace_files::uniform;
-
-int failures = 0;
 
 /// Atoms in a box and one far from all others; the last are no centers. Each is a candidate of each
 /// other, but those of species `absent`, which have species -1.
@@ -65,19 +65,6 @@ struct Cluster {
   std::vector<int> species, first, candidate;
   Input input;
 };
-
-void compare(const std::string &what, const double *found, const double *wanted, std::size_t n,
-             double tolerance)
-{
-  double worst = 0.0;
-  for (std::size_t k = 0; k < n; ++k) {
-    const double error = std::abs(found[k] - wanted[k]);
-    worst = std::isfinite(error) ? std::max(worst, error) : INFINITY;
-  }
-  if (worst <= tolerance) return;
-  std::cout << what << " differ by " << worst << ", allowed " << tolerance << "\n";
-  ++failures;
-}
 
 /// @param close  allowed errors of energies, for forces of at most 1 eV/angstrom
 void compare(const std::string &name, const Input &input, const Evaluation &found,

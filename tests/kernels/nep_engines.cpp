@@ -4,6 +4,7 @@
 // sets, threads, devices, virials of atoms, species that are absent. Exits with 1 where something
 // differs. Arguments: files of models to try in place of random ones.
 
+#include "comparison.h"
 #include "core/gpu/gpu_neighbors.h"
 #include "families/nep/nep_engine.h"
 #include "families/nep/plain_nep.h"
@@ -23,8 +24,7 @@
 namespace {
 
 using namespace pwmlff;
-
-int failures = 0;
+using ::compare;
 
 double uniform(double low, double high)
 {
@@ -131,19 +131,6 @@ std::string random_file(const std::string &head)
   }
   for (int k = 0; k < count; ++k) text += std::to_string(uniform(-0.4, 0.4)) + "\n";
   return text;
-}
-
-void compare(const std::string &what, const double *found, const double *wanted, std::size_t n,
-             double tolerance)
-{
-  double worst = 0.0;
-  for (std::size_t k = 0; k < n; ++k) {
-    const double error = std::abs(found[k] - wanted[k]);
-    worst = std::isfinite(error) ? std::max(worst, error) : INFINITY;
-  }
-  if (worst <= tolerance) return;
-  std::cout << what << " differ by " << worst << ", allowed " << tolerance << "\n";
-  ++failures;
 }
 
 /// @param close  allowed errors of energies, for forces of at most 1 eV/angstrom

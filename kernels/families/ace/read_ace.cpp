@@ -378,14 +378,8 @@ class Words {
   }
   [[noreturn]] void fail(std::string_view found, const std::string &expected) const
   {
-    const auto line =
-        1 + std::count(text.begin(), text.begin() + static_cast<std::ptrdiff_t>(at), '\n');
-    throw std::runtime_error(
-        "cannot be read as an ACE: in line " + std::to_string(line) + " found " +
-        (found.empty() ? "the end of the file" : "'" + printable(found) + "'") + ", expected " +
-        expected +
-        "; copy the file again, or write it again with the program that made "
-        "it");
+    fail_in_line(text, at, found.empty() ? "the end of the file" : "'" + printable(found) + "'",
+                 expected);
   }
 
  private:

@@ -24,6 +24,16 @@ template <class Number> bool parse_number(std::string_view word, Number &value)
 
 }    // namespace
 
+void fail_in_line(std::string_view text, std::size_t at, const std::string &found,
+                  const std::string &expected)
+{
+  const std::string_view before = text.substr(0, at);
+  throw std::runtime_error(
+      "cannot be read as an ACE: in line " + std::to_string(1 + std::ranges::count(before, '\n')) +
+      " found " + found + ", expected " + expected +
+      "; copy the file again, or write it again with the program that made it");
+}
+
 Yaml::Yaml(std::string_view text) : text(text)
 {
   if (text.starts_with("\xef\xbb\xbf")) at = line_start = 3;
@@ -33,13 +43,7 @@ Yaml::Yaml(std::string_view text) : text(text)
 
 void Yaml::fail(const std::string &found, const std::string &expected) const
 {
-  const std::size_t here = std::min(at, text.size());
-  const auto line =
-      1 + std::count(text.begin(), text.begin() + static_cast<std::ptrdiff_t>(here), '\n');
-  throw std::runtime_error(
-      "cannot be read as an ACE: in line " + std::to_string(line) + " found " + found +
-      ", expected " + expected +
-      "; copy the file again, or write it again with the program that made it");
+  fail_in_line(text, at, found, expected);
 }
 
 std::string Yaml::found() const

@@ -17,6 +17,10 @@
 
 namespace pwmlff {
 
+/// @throws std::runtime_error with the line of a place in a text that is read
+[[noreturn]] void fail_in_line(std::string_view text, std::size_t at, const std::string &found,
+                               const std::string &expected);
+
 class Yaml {
  public:
   explicit Yaml(std::string_view text);
