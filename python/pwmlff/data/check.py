@@ -373,15 +373,12 @@ def _outliers(frames: Frames) -> list[Problem]:
             )
             result.append(_problem(frames, frame, "energy outlier", rest))
     largest = _largest_force(frames)
-    with np.errstate(divide="ignore", invalid="ignore"):
-        logarithm = np.where(largest > 0.0, np.log(largest), np.nan)
-    for frame, score, middle in _far(logarithm):
-        if logarithm[frame] > middle:
-            rest = (
-                f": a force of {largest[frame]:.4g}, where {np.exp(middle):.4g} is the usual "
-                f"largest one ({score:.0f} deviations)"
-            )
-            result.append(_problem(frames, frame, "force outlier", rest))
+    for frame, score, middle in _far_above(largest):
+        rest = (
+            f": a force of {largest[frame]:.4g}, where {middle:.4g} is the usual "
+            f"largest one ({score:.0f} deviations)"
+        )
+        result.append(_problem(frames, frame, "force outlier", rest))
     known = largest[np.isfinite(largest)]
     middle = float(np.median(known)) if 2 < len(known) < USUAL else np.inf
     for frame in np.flatnonzero(largest > max(LARGE, MANY_TIMES * middle)).tolist():
@@ -436,15 +433,12 @@ def _born_charges(frames: Frames) -> list[Problem]:
             result.append(_problem(frames, k, "acoustic sum rule", rest))
     for chosen in consistency.compositions(frames).values():
         far = _from_median(frames, chosen)
-        with np.errstate(divide="ignore", invalid="ignore"):
-            logarithm = np.where(far > 0.0, np.log(far), np.nan)
-        for k, score, middle in _far(logarithm):
-            if logarithm[k] > middle:
-                rest = (
-                    f": a Born charge {far[k]:.4g} e from the median of its element, where "
-                    f"{np.exp(middle):.4g} is the usual largest distance ({score:.0f} deviations)"
-                )
-                result.append(_problem(frames, int(chosen[k]), "Born charge outlier", rest))
+        for k, score, middle in _far_above(far):
+            rest = (
+                f": a Born charge {far[k]:.4g} e from the median of its element, where "
+                f"{middle:.4g} is the usual largest distance ({score:.0f} deviations)"
+            )
+            result.append(_problem(frames, int(chosen[k]), "Born charge outlier", rest))
     return result
 
 
@@ -465,6 +459,14 @@ def _far(values: np.ndarray) -> list[tuple[int, float, float]]:
     scores, middle = deviations(values)
     sizes = np.abs(scores)
     return [(int(k), float(sizes[k]), middle) for k in np.flatnonzero(sizes > OUTLIER)]
+
+
+def _far_above(sizes: np.ndarray) -> list[tuple[int, float, float]]:
+    """The same of sizes that are far above the others, judged by their logarithms."""
+    with np.errstate(divide="ignore", invalid="ignore"):
+        logarithm = np.where(sizes > 0.0, np.log(sizes), np.nan)
+    found = _far(logarithm)
+    return [(k, score, float(np.exp(m))) for k, score, m in found if logarithm[k] > m]
 
 
 def _largest_force(frames: Frames) -> np.ndarray:

@@ -116,15 +116,16 @@ def evaluate(
     if isinstance(model, Nep):
         return _of_nep(model, atoms, elements)
     module: Any = model
-    make: Callable[[Any, Sequence[int]], Kind] = AceReference
-    known = list(model.elements) if isinstance(model, Ace) else [int(z) for z in module.atom_type]
-    if not isinstance(model, Ace):
+    make: Callable[[Any, Sequence[int]], Kind]
+    if isinstance(model, Ace):
+        make, known = AceReference, list(model.elements)
+    else:
         name = model_file.kind_of(module)
         if name not in KINDS:
             raise ValueError(
                 f"model_type is {name!r}; the reference knows {', '.join(sorted(KINDS))}"
             )
-        make = KINDS[name]
+        make, known = KINDS[name], [int(z) for z in module.atom_type]
     unknown = sorted(set(elements or ()) - set(known))
     if unknown:
         raise ValueError(f"elements holds {unknown}; this model knows {known}")
