@@ -5,14 +5,20 @@ from __future__ import annotations
 import json
 import subprocess
 import zipfile
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
+from ase import Atoms, units
+from ase.build import bulk
+from ase.calculators.emt import EMT
 from ase.calculators.singlepoint import SinglePointCalculator
 from ase.io import write
+from ase.spacegroup import crystal as spacegroup_crystal
+from ase.vibrations import Vibrations
 from torch import Tensor, nn
 
 import foreign_models
@@ -23,8 +29,11 @@ from nep_files import CHARGED, HEADS, random_text
 from pwmlff import Calculator
 from pwmlff.commands.verify import verify as verify_model
 from pwmlff.convert import convert
-from pwmlff.evaluation import self_test
-from pwmlff.evaluation.verification import _barrier
+from pwmlff.evaluation import physics, self_test
+from pwmlff.evaluation.model_file import open_any
+from pwmlff.evaluation.physics import LONG_CHECKS, Physics, _barrier
+from pwmlff.evaluation.properties import Crystal, Properties
+from pwmlff.evaluation.verification import Verification
 from pwmlff.launch import lmp
 from pwmlff.models.saving import MACE_ARRAYS, rewritten, save_model, with_record
 from pwmlff.report import Failure
@@ -67,12 +76,16 @@ class Smooth(nn.Module):
             smooth = smooth - 400.0 * torch.exp(-((r / 0.6) ** 2))
         if self.defect == "no periodicity":
             smooth = smooth * (j < nlocal)
+        if self.defect == "kink":
+            smooth = smooth + 0.1 * (self.cutoff / 2 - r).clamp(min=0.0)
         if self.defect == "direction":
             smooth = smooth * (1.0 + 0.1 * (edge_vec[:, 0] / r) ** 2)
         energies = torch.zeros(nlocal, dtype=edge_vec.dtype, device=edge_vec.device)
         energies = energies.index_add(0, i, smooth)
         if self.defect == "ranks":
             energies = energies + 1.0 / nlocal
+        if self.defect == "global":
+            energies = energies * (1.0 + 0.01 * energies.mean())
         return energies
 
 
@@ -96,6 +109,17 @@ class HalfVirial(nn.Module):
         return energy, atoms, force, group, None if virial is None else 0.5 * virial
 
 
+class Whirl(Calculator):
+    """Forces that also drive all atoms around an axis, which no energy does."""
+
+    def get_property(self, name: str, atoms: Atoms | None = None, *words: Any) -> Any:
+        found = super().get_property(name, atoms, *words)
+        if name == "forces" and atoms is not None:
+            x, y, _ = atoms.positions.T
+            found = found + 0.1 * np.column_stack([y - y.mean(), x.mean() - x, 0.0 * x])
+        return found
+
+
 @pytest.mark.parametrize("kind", ["example", *map(thorough, ("EDGE", "DP", "messages", "NEP"))])
 def test_sound_models(tmp_path: Path, kind: str):
     """Nothing but holes, which random parameters may have."""
@@ -112,10 +136,11 @@ def test_sound_models(tmp_path: Path, kind: str):
     else:
         path = ROOT / "examples" / "hfo2" / "a.pt"
     holes = {"dimer-repulsion", "energy-volume"}
-    checks = verify(path, code=0 if kind in ("EDGE", "example") else None)
+    checks = verify(path, "--quick", code=0 if kind in ("EDGE", "example") else None)
     assert failed(checks) <= holes
     if kind == "EDGE":
         assert {check["grade"] for check in checks.values()} == {"A"}
+    assert not set(LONG_CHECKS) & set(checks)
     assert checks["rank-invariance"]["grade"] == "A"
     assert checks["engine-invariance"]["grade"] == "A"
 
@@ -128,6 +153,10 @@ def test_sound_models(tmp_path: Path, kind: str):
         ("direction", "objectivity"),
         ("ranks", "rank-invariance"),
         ("hole", "dimer-repulsion"),
+        ("hole", "dimer-shape"),
+        ("kink", "dimer-continuity-c1"),
+        ("global", "locality"),
+        ("global", "extensivity"),
     ],
 )
 def test_defects(tmp_path: Path, defect: str, row: str):
@@ -340,6 +369,136 @@ def test_a_barrier():
     assert _barrier(r, hole, 1.4) == pytest.approx(highest - hole[r > 1.4].min(), rel=1e-6)
 
 
+def test_the_shape_of_a_dimer():
+    """Signs, minima and both branches of a bond, of one with a second well, and of none."""
+    r = np.linspace(0.8, 8.0, 400)
+
+    def shape(energies: np.ndarray) -> physics.DimerShape:
+        return physics.DimerShape.counted(np.column_stack([energies, -np.gradient(energies, r)]))
+
+    bond = (1 - np.exp(-(r - 2.0))) ** 2 - 1
+    assert shape(bond) == physics.DimerShape(1, 1, -1.0, 1.0) and shape(bond).grade == "A"
+    second = shape(bond - 0.5 * np.exp(-(((r - 4.5) / 0.2) ** 2)))
+    assert (second.sign_changes, second.minima) == (3, 2) and second.grade == "C"
+    assert shape(np.exp(-r)).grade == shape(np.zeros(400)).grade == "A"
+    attracts = shape(-np.exp(-r))
+    assert attracts.sign_changes == 0 and attracts.grade == "F"
+
+
+@pytest.fixture(scope="module")
+def copper() -> Crystal:
+    """By ase's effective medium theory."""
+    return Crystal(bulk("Cu", a=3.7, cubic=True), EMT())
+
+
+def test_properties_of_copper(copper: Crystal):
+    """Against second differences of the energy, the modulus by them, and ase's vibrations."""
+    rest, h = copper.at_rest, 2e-3
+
+    def energy(strain: np.ndarray) -> float:
+        atoms = rest.copy()
+        atoms.set_cell(rest.cell.array @ (np.eye(3) + strain), scale_atoms=True)
+        atoms.calc = EMT()
+        return atoms.get_potential_energy()
+
+    def second(strain: np.ndarray) -> float:
+        """GPa, of a strain of unit size."""
+        parts = [energy(h * x * strain) for x in (-2, -1, 0, 1, 2)]
+        return np.dot([-1, 16, -30, 16, -1], parts) / (12 * h * h * rest.get_volume()) / units.GPa
+
+    shear = np.zeros((3, 3))
+    shear[0, 1] = shear[1, 0] = 0.5
+    c11, c44 = second(np.diag([1.0, 0.0, 0.0])), second(shear)
+    c12 = (second(np.diag([1.0, 1.0, 0.0])) - 2 * c11) / 2
+    found = copper.elastic_constants
+    assert np.allclose(np.diag(found), [c11] * 3 + [c44] * 3, rtol=2e-3)
+    assert np.allclose(found[[0, 0, 1], [1, 2, 2]], c12, rtol=2e-3)
+    assert copper.bulk_modulus == pytest.approx((c11 + 2 * c12) / 3, rel=0.01)
+    assert copper.volume == pytest.approx(rest.get_volume() / 4, rel=1e-4)
+
+
+def test_phonons_of_copper(copper: Crystal, tmp_path: Path):
+    atoms = copper.at_rest.copy()
+    atoms.calc = EMT()
+    vibrations = Vibrations(atoms, name=str(tmp_path / "vibrations"))
+    vibrations.run()
+    wanted = np.sort(vibrations.get_energies().real) / (units._hplanck * 1e12 / units._e)
+    assert np.allclose(copper.phonons[3:], wanted[3:], rtol=1e-3)
+    assert np.all(abs(copper.phonons[:3]) < 1e-3)
+
+
+def test_a_crystal_that_never_rests(tmp_path: Path):
+    """As its atoms only repel each other."""
+    crystal_of_it = Crystal(crystal(2), Calculator(save_model(Smooth(), tmp_path / "model.pt")))
+    with pytest.raises(ValueError, match=r"does not come to rest|comes to rest at"):
+        _ = crystal_of_it.volume
+
+
+def fluorite(folder: Path) -> str:
+    """A file with one labelled crystal of HfO2."""
+    atoms = spacegroup_crystal(
+        ["Hf", "O"], [(0, 0, 0), (0.25, 0.25, 0.25)], spacegroup=225, cellpar=[5.1] * 3 + [90] * 3
+    )
+    atoms.calc = SinglePointCalculator(atoms, energy=0.0, forces=np.zeros((12, 3)))
+    write(folder / "fluorite.xyz", atoms, format="extxyz")
+    return str(folder / "fluorite.xyz")
+
+
+def test_against_others(tmp_path: Path, pwmlff):
+    """The same model, another one, and values of a file, in which each is told apart."""
+    a, b = (ROOT / "examples" / "hfo2" / name for name in ("a.pt", "nep.txt"))
+    words = ("--data", fluorite(tmp_path), "--check", ",".join(physics.PROPERTY_CHECKS), "--json")
+    same = pwmlff("verify", a, *words, "--against", a).json
+    assert [check["grade"] for check in same["checks"]] == ["A"] * 3
+    assert all("differs by 0 %" in check["measured"] for check in same["checks"])
+    other = pwmlff("verify", b, *words, "--against", a).json
+    (tmp_path / "a.json").write_text(json.dumps(same))
+    by_values = pwmlff("verify", b, *words, "--against", tmp_path / "a.json").json
+    assert [c["measured"] for c in by_values["checks"]] == [c["measured"] for c in other["checks"]]
+    volumes = [report["properties"]["volume"] for report in (same, other)]
+    difference = 500.0 * abs(volumes[1] / volumes[0] - 1.0)
+    modulus = [report["properties"]["bulk_modulus"] for report in (same, other)]
+    difference = max(difference, 100.0 * abs(modulus[1] / modulus[0] - 1.0))
+    assert other["checks"][0]["measured"].endswith(f"differs by {difference:.2g} %")
+    (tmp_path / "given.json").write_text('{"volume": 20.0}')
+    given = pwmlff("verify", a, *words, "--against", tmp_path / "given.json")
+    assert given.returncode == 1
+    grades = {check["name"]: check["grade"] for check in given.json["checks"]}
+    assert grades["equation-of-state"] == "F" and grades["phonons"] != "F"
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["[]", "{}", "{", '{"volum": 1}', '{"volume": "x"}', '{"phonons": [[1]]}', '{"volume": NaN}',
+     '{"elastic_constants": [1, 2]}', '{"bulk_modulus": [1]}'],
+)  # fmt: skip
+def test_values_that_are_none(tmp_path: Path, text: str):
+    path = tmp_path / "values.json"
+    path.write_text(text)
+    with pytest.raises(Failure, match="expected"):
+        Properties.read(path)
+
+
+def test_long_runs(tmp_path: Path, monkeypatch):
+    """Energy is kept, and lost where the model does not give its slopes; heat is an event."""
+    monkeypatch.setattr(physics, "LONG_ENERGY", 1.0)
+    monkeypatch.setattr(physics, "LONG_HOT", 0.2)
+
+    def long_run(name: str, model: nn.Module | Path, temperature: float | None) -> physics.Graded:
+        path = model if isinstance(model, Path) else save_model(model, tmp_path / f"{name}.pt")
+        info = open_any(path)[1]
+        examined = Verification(info, info.atom_type, partial(Calculator, path, nthreads=1))
+        return Physics(examined, temperature=temperature).checks()[name]()
+
+    for name in ("long-energy-conservation", "hot-stability"):
+        assert long_run(name, ROOT / "examples" / "hfo2" / "a.pt", None).grade == "A"
+    monkeypatch.setattr("test_verify.Calculator", Whirl)
+    assert long_run("long-energy-conservation", ROOT / "examples/hfo2/a.pt", None).grade in "DF"
+    monkeypatch.undo()
+    hot = long_run("hot-stability", Smooth("hole"), 1e5)
+    assert hot.grade == "F" and ", then " in hot.measured
+
+
 def test_picture(tmp_path: Path):
     path = save_model(Smooth(), tmp_path / "model.pt")
     verify(path, "--plot", tmp_path / "a.png", "--elements", "O", check="dimer-repulsion")
@@ -351,6 +510,7 @@ def test_picture(tmp_path: Path):
     [
         (["--data", "bare.xyz"], "without forces"),
         (["--lmp", "absent"], "absent"),
+        (["--against", "bare.xyz"], "expected one in --data"),
         (["--check", "objectivity,else"], "found the check 'else' in --check, expected some of"),
     ],
 )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from functools import cache, partial
@@ -25,7 +26,9 @@ if TYPE_CHECKING:
     from ase import Atoms
 
     from pwmlff.evaluation import model_file
-    from pwmlff.evaluation.verification import Curves, Graded, Verification
+    from pwmlff.evaluation.physics import Curves
+    from pwmlff.evaluation.properties import Properties
+    from pwmlff.evaluation.verification import Graded, Verification
 
 COLORS = {"A": "green", "B": "green", "C": "yellow", "D": "yellow", "F": "bold red", "": "dim"}
 
@@ -38,6 +41,8 @@ class VerifyReport(Report):
     engine: str
     elements: list[str]
     checks: dict[str, Graded]
+    seconds: dict[str, float]  # that each check took
+    properties: Properties
     plot: str
 
     @property
@@ -47,15 +52,21 @@ class VerifyReport(Report):
 
     def data(self) -> dict[str, Any]:
         """For JSON."""
-        return {**vars(self), "checks": [{"name": n, **asdict(c)} for n, c in self.checks.items()]}
+        checks = [
+            {"name": name, **asdict(check), "seconds": self.seconds[name]}
+            for name, check in self.checks.items()
+        ]
+        known = {name: value for name, value in asdict(self.properties).items() if value}
+        plain = {name: getattr(self, name) for name in ("model", "engine", "elements", "plot")}
+        return {**plain, "checks": checks, "properties": known}
 
     def show(self) -> RenderableType:
         """A row for each check."""
         title = f"{self.model}, engine {self.engine}, {' '.join(self.elements)}"
-        table = Table("check", "measured", "grade", title=title)
+        table = Table("check", "measured", "s", "grade", title=title)
         for name, check in self.checks.items():
             grade = Text(check.grade or "-", COLORS[check.grade])
-            table.add_row(name, check.measured, grade)
+            table.add_row(name, check.measured, f"{self.seconds[name]:.1f}", grade)
         return Group(table, *[Text(f"picture: {self.plot}")] * bool(self.plot))
 
 
@@ -73,6 +84,22 @@ def verify(
         str,
         Option(help="Checks to make, by name, like 'objectivity,rank-invariance'; all of them."),
     ] = "",
+    quick: Annotated[
+        bool, Option("--quick", help="Leave out what takes a minute: properties and long runs.")
+    ] = False,
+    compared: Annotated[
+        Path | None,
+        Option(
+            "--against",
+            metavar="FILE",
+            help="What properties of the crystal of --data are compared with: a model file, or "
+            "JSON with some of volume, bulk_modulus, elastic_constants, phonons, as --json prints.",
+        ),
+    ] = None,
+    temperature: Annotated[
+        float | None,
+        Option(min=0.0, help="Of the hot run, K; as hot as the data, or 300, if it is not given."),
+    ] = None,
     plot: Annotated[
         Path | None,
         Option(
@@ -83,7 +110,7 @@ def verify(
     plugin: Plugin = None,
     mpirun: Mpirun = None,
 ) -> VerifyReport:
-    """Grade a model: symmetries, derivatives, continuity, conservation, ranks, engines, threads.
+    """Grade a model: symmetries, derivatives, locality, ranks, engines, curves, dynamics.
 
     The checks have the names and letters of OpenKIM's: A is best, F fails, and so does the
     command. They need no data; with --data forces are compared with labels too. A file that tells
@@ -96,6 +123,8 @@ def verify(
     from pwmlff.data import readers
     from pwmlff.evaluation import model_file, self_test
     from pwmlff.evaluation.calculator import Calculator
+    from pwmlff.evaluation.physics import LONG_CHECKS, PROPERTY_CHECKS, Physics
+    from pwmlff.evaluation.properties import Properties
     from pwmlff.evaluation.verification import Graded, Verification, has_forces
 
     ranks = positive_integers("--np", np)
@@ -126,28 +155,46 @@ def verify(
         examined = examine(engine)
     except Failure:  # refused when it is loaded; lmp says below why
         examined = examine("reference")
+    other: Properties | Calculator | None = None
+    if compared is not None:
+        if not any(atoms.pbc.all() for atoms in labelled):
+            raise Failure("--against compares properties of a crystal, expected one in --data")
+        is_json = compared.suffix == ".json"
+        other = Properties.read(compared) if is_json else Calculator(compared, nthreads=1)
+    physics = Physics(examined, other, temperature)
     work: dict[str, Callable[[], Graded]] = {
         **examined.checks(),
+        **physics.checks(),
         "engine-invariance": partial(_engines, examined, model),
         "rank-invariance": partial(_ranks, examined, model, engine, precision, ranks, programs),
     }
     if self_test.of_file(model, info) is not None:
         work["self-test"] = partial(_self_test, model, info)
-    wanted = names(check) or list(work)
+    wanted = names(check) or [name for name in work if not (quick and name in LONG_CHECKS)]
+    if compared is not None and not set(wanted) & set(PROPERTY_CHECKS):
+        raise Failure(
+            "--against has nothing to compare, expected one of the checks "
+            f"{', '.join(PROPERTY_CHECKS)}"
+        )
     if unknown := [name for name in wanted if name not in work]:
         raise Failure(
             f"found the check {unknown[0]!r} in --check, expected some of {', '.join(work)}"
         )
-    checks = {}
+    checks, seconds = {}, {}
     for name in tracked(wanted, f"verifying {model.name}"):
+        began = time.monotonic()
         try:
             checks[name] = work[name]()
         except (ValueError, RuntimeError) as error:
             checks[name] = Graded("F", f"cannot be evaluated: {last_line(error)}")
+        seconds[name] = time.monotonic() - began
     if output:
-        _draw(output, examined.curves)
+        _draw(output, physics.curves)
     known = [chemical_symbols[z] for z in chosen]
-    return VerifyReport(str(model), examined.calculator.engine, known, checks, str(output or ""))
+    return VerifyReport(
+        str(model), examined.calculator.engine, known, checks, seconds, physics.properties,
+        str(output or ""),
+    )  # fmt: skip
 
 
 def _engines(examined: Verification, model: Path) -> Graded:

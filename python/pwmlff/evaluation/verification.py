@@ -11,21 +11,15 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
-from functools import cached_property, partial
-from itertools import combinations_with_replacement
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-from ase import Atoms, units
+from ase import Atoms
 from ase.calculators.singlepoint import SinglePointCalculator
-from ase.data import chemical_symbols, covalent_radii
-from ase.md.velocitydistribution import MaxwellBoltzmannDistribution, Stationary
-from ase.md.verlet import VelocityVerlet
-from ase.neighborlist import neighbor_list
-from ase.optimize import FIRE
+from ase.data import chemical_symbols
 from ase.stress import voigt_6_to_full_3x3_stress
 
 from pwmlff.evaluation.calculator import Calculator
@@ -35,19 +29,12 @@ from pwmlff.evaluation.structures import CLUSTER_BOX, crystal, in_box, random_cl
 #: The largest error that has each letter, as a share of the RMS force (of an energy: of that force
 #: over one angstrom).
 RELATIVE = {"A": 1e-6, "B": 1e-5, "C": 1e-4, "D": 1e-2}
+#: The same of what no distance allows at all, so that nothing but rounding is left.
+ALLOWED = {"A": 1e-6, "B": 1e-5, "C": 3e-5, "D": 1e-4}
 LEAK = {"A": 4e3, "B": 2e4, "C": 1e5, "D": 1e6}  # bytes of an evaluation that are not freed
-DRIFT = {"A": 1e-5, "B": 1e-4, "C": 1e-3, "D": 1e-2}  # eV/atom/ps
 LABELS = {"A": 0.05, "B": 0.10, "C": 0.25, "D": 0.50}  # RMSE of forces as a share of their RMS
-#: The lowest barrier, in eV, in front of a hole that has each letter; A is for no hole.
-BARRIER = {"B": 20.0, "C": 5.0, "D": 1.0}
-PAIRS = 10  # of elements whose dimers are looked at
-NEAREST = 0.3  # angstrom, of dimers
 STEPS = (3e-3, 1e-3, 3e-4, 1e-4)  # of numerical derivatives, angstrom or strain
 SECONDS = 20.0  # that a check of many evaluations may take
-TEMPERATURE = 300.0  # K
-TIME_STEP = 0.5  # fs
-ATOMS = 32  # of a crystal whose dynamics are looked at
-DIMER_BOX = 3.0  # its edge in cutoffs, for models with charges
 NEUTRAL = {"A": 1e-10, "B": 1e-8, "C": 1e-6, "D": 1e-4}  # charge of a box, e
 SEED_OF_CRYSTAL, SEED_OF_CHECKS = 1, 2
 
@@ -60,22 +47,15 @@ class Graded:
     measured: str
 
 
-@dataclass
-class Curves:
-    """What a picture shows."""
-
-    dimers: dict[str, tuple[np.ndarray, np.ndarray]] = field(default_factory=dict)
-    volumes: tuple[np.ndarray, np.ndarray] = (np.empty(0), np.empty(0))
-    total_energy: tuple[np.ndarray, np.ndarray] = (np.empty(0), np.empty(0))
-
-
-def letter(error: float, limits: dict[str, float]) -> str:
+def letter(error: float, limits: Mapping[str, float]) -> str:
     """The grade of an error, the smaller the better; F for what is no number."""
     return next((name for name, limit in limits.items() if error <= limit), "F")
 
 
 class Verification:
-    """Checks of one model file on the CPU.
+    """Checks of one model file on the CPU, of the numbers that it gives in all ways.
+
+    What it makes of matter is looked at by :mod:`pwmlff.evaluation.physics`.
 
     Args:
         info: what the file says of itself.
@@ -92,10 +72,7 @@ class Verification:
         labelled: Sequence[Atoms] = (),
     ) -> None:
         self.info, self.elements, self.make, self.labelled = info, list(elements), make, labelled
-        solids = [atoms for atoms in labelled if atoms.pbc.all()]
-        self.data_crystal = min(solids, key=len).copy() if solids else None  # a crystal of the data
         self.calculator = make()
-        self.curves = Curves()
         self.rng = np.random.default_rng(SEED_OF_CRYSTAL)
         perfect, _ = crystal(info.cutoff, self.elements, info.limit)
         self.crystal = self._rattled(perfect) if len(perfect) else self.cluster()
@@ -106,10 +83,7 @@ class Verification:
         self.force = float(np.sqrt(np.square(forces).mean())) or 1.0
 
     def checks(self) -> dict[str, Callable[[], Graded]]:
-        """All of them by name, in the order of the table; each may raise what an evaluation does.
-
-        The picture's curves are those of the dimers, the volumes and the dynamics that have run.
-        """
+        """All by name, in the order of the table; each may raise what an evaluation does."""
         checks = {
             "species-supported-as-stated": self.species_supported,
             "periodicity-support": self.periodicity,
@@ -118,10 +92,8 @@ class Verification:
             "inversion-symmetry": self.inversion,
             "forces-numerical-derivative": self.forces,
             "virial-numerical-derivative": self.virial,
-            "dimer-continuity-c1": self.dimers,
-            "dimer-repulsion": self.short_distances,
-            "energy-volume": self.energy_volume,
-            "energy-conservation": self.energy_conservation,
+            "locality": self.locality,
+            "extensivity": self.extensivity,
             "memory-leak": self.memory,
             "thread-safe": self.threads,
         }
@@ -129,12 +101,16 @@ class Verification:
             checks["charge-neutrality"] = self.neutrality
         if self.labelled:
             checks["labels"] = self.labels
-        return {name: partial(self._alone, check) for name, check in checks.items()}
+        return {name: self.alone(check) for name, check in checks.items()}
 
-    def _alone(self, check: Callable[[], Graded]) -> Graded:
+    def alone(self, check: Callable[[], Graded]) -> Callable[[], Graded]:
         """A check with numbers by chance that do not depend on which others have run."""
-        self.rng = np.random.default_rng(SEED_OF_CHECKS)
-        return check()
+
+        def checked() -> Graded:
+            self.rng = np.random.default_rng(SEED_OF_CHECKS)
+            return check()
+
+        return checked
 
     def cluster(self) -> Atoms:
         """Atoms by chance, and an isolated one."""
@@ -142,9 +118,9 @@ class Verification:
 
     def _cluster_of(self, elements: Sequence[int]) -> Atoms:
         cluster = random_cluster(self.info.cutoff, elements, self.info.limit)
-        return self._boxed(cluster, CLUSTER_BOX)
+        return self.boxed(cluster, CLUSTER_BOX)
 
-    def _boxed(self, atoms: Atoms, edge: float) -> Atoms:
+    def boxed(self, atoms: Atoms, edge: float) -> Atoms:
         """The same in a box in which it has no image nearby, where a model has to have one."""
         return in_box(atoms, edge * self.info.cutoff) if self.info.has_charges else atoms
 
@@ -165,9 +141,9 @@ class Verification:
         moved.positions += 0.01 * self.info.cutoff * self.rng.standard_normal((len(atoms), 3))
         return moved
 
-    def graded(self, error: float, what: str) -> Graded:
+    def graded(self, error: float, what: str, limits: Mapping[str, float] = RELATIVE) -> Graded:
         """A check of an error by error()."""
-        return Graded(letter(error, RELATIVE), f"{what} {error:.1e} of the RMS force")
+        return Graded(letter(error, limits), f"{what} {error:.1e} of the RMS force")
 
     def species_supported(self) -> Graded:
         """Each element alone, and all of them together, have finite energies and forces."""
@@ -283,138 +259,44 @@ class Verification:
             worst = max(worst, error / scale / float(np.linalg.norm(strain)))
         return Graded(letter(worst, RELATIVE), f"largest error {worst:.1e} of the virial")
 
-    @cached_property
-    def _dimers(self) -> dict[tuple[int, int], tuple[np.ndarray, np.ndarray]]:
-        """Distances [n], and energies and forces [n, 2] there, of some pairs of elements."""
-        pairs = list(combinations_with_replacement(self.elements, 2))
-        chosen = self.rng.permutation(len(pairs))[:PAIRS]
-        smallest = max(NEAREST, 0.05 * self.info.cutoff)
-        r = np.linspace(smallest, 1.02 * self.info.interaction_range, 400)
-        curves = {
-            pairs[k]: (r, np.array([self._dimer(pairs[k], x) for x in r])) for k in sorted(chosen)
-        }
-        self.curves.dimers = {_name(pair): (r, each[:, 0]) for pair, (r, each) in curves.items()}
-        return curves
+    def _two_groups(self) -> tuple[Atoms, Atoms] | None:
+        """Clusters that no interaction joins; None where a model has charges."""
+        if self.info.has_charges:
+            return None
+        first = self.cluster()
+        second = self._rattled(first)
+        gap = 2.0 * self.info.interaction_range
+        second.positions[:, 0] += np.ptp(first.positions[:, 0]) + gap
+        return first, second
 
-    def _dimer(self, pair: tuple[int, int], r: float) -> tuple[float, float]:
-        """Energy, and the force that drives the atoms apart."""
-        dimer = self._boxed(Atoms(pair, [(0, 0, 0), (r, 0, 0)]), DIMER_BOX)
-        energy, forces = self.evaluate(dimer)
-        return energy, float(forces[1, 0] - forces[0, 0]) / 2
+    def locality(self) -> Graded:
+        """What moves or leaves far away changes no energy and no force of an atom."""
+        groups = self._two_groups()
+        if groups is None:
+            return Graded("", "charges reach over any distance")
+        first, second = groups
+        n, results = len(first), []
+        for other in (second, self._rattled(second), second[:-1]):
+            both = first + other
+            energies = self.calculator.get_property("energies", both)[:n]
+            results.append(np.column_stack([energies, self.evaluate(both)[1][:n]]))
+        worst = max(float(abs(one - results[0]).max()) for one in results[1:])
+        return self.graded(worst / self.force, "what is far away changes an atom by", ALLOWED)
 
-    def dimers(self) -> Graded:
-        """Jumps of the energy and the force of dimers, which bisection leaves where they are."""
-        worst, where = 0.0, ""
-        for pair, (r, found) in self._dimers.items():
-            h = r[1] - r[0]
-            changes = np.abs(np.diff(found[:, 1])) / self.force
-            leaps = np.abs(np.diff(found[:, 0]) + h * (found[1:, 1] + found[:-1, 1]) / 2)
-            # Steep parts change most: what counts is how much more than the neighbors do.
-            likely = [_excess(changes), _excess(leaps / self.force)]
-            for k in {int(i) for values in likely for i in np.argsort(values)[-4:]}:
-                jump, place = self._jump(pair, r[k], r[k + 1])
-                if jump > worst:
-                    worst, where = jump, f" ({_name(pair)} at {place:.4g})"
-        return Graded(letter(worst, RELATIVE), f"largest jump {worst:.1e} of the RMS force{where}")
+    def extensivity(self) -> Graded:
+        """Two groups of atoms far apart have the sum of their energies, and forces of their own."""
+        groups = self._two_groups()
+        if groups is None:
+            return Graded("", "charges reach over any distance")
+        parts = [self.evaluate(group) for group in groups]
+        wanted = sum(energy for energy, _ in parts), np.concatenate([forces for _, forces in parts])
+        error = self.error(self.evaluate(groups[0] + groups[1]), wanted)
+        return self.graded(error, "two groups apart and each alone differ by", ALLOWED)
 
-    def _jump(self, pair: tuple[int, int], low: float, high: float) -> tuple[float, float]:
-        """The jump between two distances, as a share of the RMS force, and where it is."""
-        ends = [self._dimer(pair, low), self._dimer(pair, high)]
-        while high - low > 1e-7 * self.info.cutoff:
-            middle = (low + high) / 2
-            value = self._dimer(pair, middle)
-            # A jump is the larger change; one of the energy shows in its own.
-            change = [max(abs(value[1] - e[1]), abs(value[0] - e[0]) / 1e-3) for e in ends]
-            if change[0] > change[1]:
-                high, ends[1] = middle, value
-            else:
-                low, ends[0] = middle, value
-        w = high - low
-        outer = (self._dimer(pair, low - w), self._dimer(pair, high + w))
-        jump = 0.0
-        for k in range(2):
-            smooth = max(abs(ends[0][k] - outer[0][k]), abs(outer[1][k] - ends[1][k]))
-            jump = max(jump, abs(ends[1][k] - ends[0][k]) - 3 * smooth)
-        return jump / self.force, low
-
-    def _contact(self, pair: Sequence[int]) -> float:
-        """A distance that atoms of these elements are never bonded at."""
-        if self.info.units == "lj":
-            return 0.8
-        return 0.7 * float(covalent_radii[pair[0]] + covalent_radii[pair[-1]])
-
-    def short_distances(self) -> Graded:
-        """Dimers have no hole: what is pushed together is pushed apart."""
-        lowest, where = math.inf, ""
-        for pair, (r, found) in self._dimers.items():
-            barrier = _barrier(r, found[:, 0], self._contact(pair))
-            if barrier < lowest:
-                lowest, where = barrier, _name(pair)
-        return _hole(lowest, f" of {where}", "eV")
-
-    def energy_volume(self) -> Graded:
-        """The same of a crystal that is compressed, one of the data if there is any."""
-        if self.data_crystal:
-            perfect = self.data_crystal
-            i, j, r = neighbor_list("ijd", perfect, self.info.cutoff)
-            if not len(r):
-                return Graded("", "no neighbors in the smallest crystal of the data")
-            k = int(np.argmin(r))
-            nearest, contact = float(r[k]), self._contact(perfect.numbers[[i[k], j[k]]])
-        else:
-            perfect, _ = crystal(self.info.cutoff, self.elements, self.info.limit)
-            if not len(perfect):
-                return Graded("", "no crystal that the model takes")
-            nearest = perfect.get_distance(0, 1, mic=True)
-            contact = min(self._contact([z]) for z in self.elements)
-        smallest = min(0.5, 0.8 * contact / nearest)
-        volumes, energies, distances = [], [], []
-        for scale in np.linspace(1.3, smallest, 60):
-            atoms = perfect.copy()
-            atoms.set_cell(scale * np.array(perfect.cell), scale_atoms=True)
-            try:
-                energies.append(self.evaluate(atoms)[0] / len(atoms))
-            except ValueError:  # more neighbors than it takes: it stops a run, and is no hole
-                break
-            volumes.append(atoms.get_volume() / len(atoms))
-            distances.append(scale * nearest)
-        self.curves.volumes = (np.array(volumes), np.array(energies))
-        barrier = _barrier(np.array(distances[::-1]), np.array(energies[::-1]), contact)
-        return _hole(barrier, "", "eV/atom")
-
-    def _evaluations(self, most: int, atoms: Atoms) -> int:
+    def evaluations(self, most: int, atoms: Atoms) -> int:
         """How many of some atoms there is time for."""
         share = len(atoms) / len(self.crystal)
         return int(np.clip(SECONDS / max(share * self.seconds, 1e-9), 30, most))
-
-    def energy_conservation(self) -> Graded:
-        """NVE dynamics of such a crystal at 300 K, after some relaxation."""
-        atoms = self.crystal.copy()
-        if self.data_crystal:
-            atoms = self.data_crystal.repeat(math.ceil((ATOMS / len(self.data_crystal)) ** (1 / 3)))
-        atoms.calc = self.calculator
-        # A crystal by chance falls into another one, and gets hot: that is not what is asked here.
-        FIRE(atoms, logfile=None).run(fmax=0.01 * self.force, steps=self._evaluations(500, atoms))
-        MaxwellBoltzmannDistribution(atoms, temperature_K=TEMPERATURE, rng=self.rng)
-        Stationary(atoms)
-        dynamics = VelocityVerlet(atoms, TIME_STEP * units.fs)
-        times, energies = [], []
-
-        def note() -> None:
-            times.append(dynamics.nsteps * TIME_STEP / 1000)
-            energies.append(atoms.get_total_energy() / len(atoms))
-
-        dynamics.attach(note)
-        dynamics.run(self._evaluations(1000, atoms))
-        self.curves.total_energy = (np.array(times), np.array(energies))
-        slope = float(np.polyfit(times, energies, 1)[0])
-        # Its standard error, for a fluctuation that is correlated over about ten samples.
-        noise = float(np.std(energies)) / times[-1] * math.sqrt(12 * 10 / len(times))
-        return Graded(
-            letter(max(0.0, abs(slope) - 2 * noise), DRIFT),
-            f"drift {slope:.0e} eV/atom/ps over {times[-1]:.2g} ps, fluctuation "
-            f"{np.std(energies):.0e} eV/atom",
-        )
 
     def memory(self) -> Graded:
         """What this process keeps of evaluations."""
@@ -423,7 +305,7 @@ class Verification:
             for _ in range(times):
                 self.evaluate(self._rattled(self.crystal))
 
-        count = self._evaluations(300, self.crystal)
+        count = self.evaluations(300, self.crystal)
         evaluate(count // 3)
         sizes = [_resident()]
         for _ in range(3):
@@ -482,40 +364,6 @@ class Verification:
 def has_forces(atoms: Atoms) -> bool:
     """Whether a structure brings forces along, as ase reads them."""
     return isinstance(atoms.calc, SinglePointCalculator) and "forces" in atoms.calc.results
-
-
-def _name(pair: Sequence[int]) -> str:
-    return "-".join(chemical_symbols[z] for z in pair)
-
-
-def _excess(changes: np.ndarray) -> np.ndarray:
-    """By how much each is larger than both beside it."""
-    padded = np.r_[changes[0], changes, changes[-1]]
-    result: np.ndarray = changes - np.maximum(padded[:-2], padded[2:])
-    return result
-
-
-def _barrier(r: np.ndarray, energy: np.ndarray, contact: float) -> float:
-    """The lowest barrier in front of a hole, as atoms are pushed together; infinite without one.
-
-    Args:
-        r: [n] growing distances.
-        energy: [n] at them.
-        contact: from where on the well of a bond may be.
-    """
-    first = int(np.searchsorted(r, contact))
-    bottom = first + int(np.argmin(energy[first:])) if first < len(r) else len(r) - 1
-    inwards = energy[: bottom + 1][::-1]
-    highest = np.maximum.accumulate(inwards)
-    falls = np.flatnonzero(highest - inwards > 1e-3 * np.maximum(1.0, np.abs(highest)))
-    return float(highest[falls[0]] - inwards[0]) if len(falls) else math.inf
-
-
-def _hole(barrier: float, where: str, unit: str) -> Graded:
-    if math.isinf(barrier):
-        return Graded("A", "rises all the way")
-    grade = next((best for best, least in BARRIER.items() if barrier >= least), "F")
-    return Graded(grade, f"a hole{where} behind a barrier of {barrier:.3g} {unit}")
 
 
 def _resident() -> int:

@@ -533,10 +533,13 @@ class _Judge:
     def _grades(self) -> dict[str, str]:
         """What `pwmlff verify` says of the first model, with the labels that were held out."""
         data = self.teaching.folder / "held-out" / "labelled.extxyz"
-        words = ["verify", str(self.models[0]), "--data", f"{data}@:", "--np", "1", "--json"]
+        words = ["verify", self.models[0], "--data", f"{data}@:", "--np", "1", "--quick", "--json"]
         output = self.teaching.folder / "held-out" / "verify.json"
         task = Task(
-            interpreter.pwmlff(*words), output.parent, output, timeout=max(20.0, self.left())
+            interpreter.pwmlff(*map(str, words)),
+            output.parent,
+            output,
+            timeout=max(20.0, self.left()),
         )
         (end,) = self.shop.run([task], 1)
         if end.code is None:
