@@ -32,7 +32,7 @@ DRIFT = {"A": 1e-5, "B": 1e-4, "C": 1e-3, "D": 1e-2}  # eV/atom/ps
 LONG_DRIFT = {"A": 1e-3, "B": 1e-2, "C": 1e-1, "D": 1.0}
 #: The lowest barrier, in eV, in front of a hole that has each letter; A is for no hole.
 BARRIER = {"B": 20.0, "C": 5.0, "D": 1.0}
-SIGN_CHANGES = {"A": 1, "B": 2, "C": 3, "D": 5}  # of the force of a dimer
+SIGN_CHANGES = {"A": 1, "B": 2, "C": 3, "D": math.inf}  # of the force of a dimer
 #: Relative differences of properties; a volume counts five times.
 DIFFERENCE = {"A": 0.02, "B": 0.05, "C": 0.10, "D": 0.25}
 #: The largest imaginary frequency, in THz, that has each letter.
@@ -43,7 +43,7 @@ PAIRS = 10  # of elements whose dimers are looked at
 NEAREST = 0.3  # angstrom, of dimers
 CLOSEST = 0.45  # of the sum of covalent radii, from where the shape of a dimer counts
 TURNED = 0.5  # of a rank correlation, below which a branch goes the other way
-FLAT = 1e-3  # eV/angstrom, of a force without sign
+FLAT = 1e-2  # eV/angstrom, of a force without sign
 TEMPERATURE = 300.0  # K
 TIME_STEP = 0.5  # fs
 ATOMS = 32  # of a crystal whose dynamics are looked at
@@ -73,16 +73,16 @@ class DimerShape:
 
     sign_changes: int  # of the force
     minima: int  # of the energy, between the ends
-    inner: float  # rank correlation of energy and distance up to the lowest energy; -1 is best
+    inner: float  # rank correlation of energy and distance up to the bond; -1 is best
     outer: float  # and from there on; 1 is best
 
     @classmethod
-    def counted(cls, found: np.ndarray) -> DimerShape:
-        """From energies and forces [n, 2] at growing distances."""
+    def counted(cls, found: np.ndarray, contact: int = 0) -> DimerShape:
+        """From energies and forces [n, 2] at growing distances, from one of which the bond is."""
         energies, forces = found.T
         signs = np.sign(forces[abs(forces) > FLAT])
         turns = np.diff(signs)
-        bottom = int(np.argmin(energies))
+        bottom = contact + int(np.argmin(energies[contact:]))
         felt = len(energies) - int(np.argmax(abs(forces[::-1]) > FLAT)) if len(signs) else 0
         return cls(
             int((turns != 0).sum()),
@@ -217,8 +217,8 @@ class Physics:
         """
         shapes = {}
         for pair, (r, found) in self._dimers.items():
-            seen = found[r >= CLOSEST * self._radii(pair)]
-            shapes[_name(pair)] = DimerShape.counted(seen)
+            begin, contact = np.searchsorted(r, [CLOSEST * self._radii(pair), self._contact(pair)])
+            shapes[_name(pair)] = DimerShape.counted(found[begin:], contact - begin)
         name, worst = max(shapes.items(), key=lambda one: (one[1].grade, one[1].sign_changes))
         return Graded(
             worst.grade,
