@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <numeric>
 #include <utility>
 #include <vector>
 
@@ -15,6 +16,8 @@ namespace {
 constexpr double A = 3.4445, B = -4.7750, C = 2.0315;
 constexpr int ROUNDS = 5;
 constexpr double SCALE = 0.2;                     // RMS of the usual step of Adam, over its rate
+constexpr double FORGOTTEN = 1e-3;                // of the usual gradient, below which none is left
+constexpr double UNDERFLOW = 1e-290;              // of a square that still has all its digits
 constexpr std::int64_t ROWS = 4, COLUMNS = 16;    // of a product, that stay in registers
 constexpr std::int64_t HALF = COLUMNS / 2;        // in one register of AVX2
 
@@ -100,9 +103,8 @@ void multiply_transposed(const OwnedMatrix &left, const OwnedMatrix &right, Owne
 
 void pwmlff_orthogonal(int64_t rows, int64_t columns, const double *matrix, double *out)
 {
-  const std::int64_t n = rows * columns;
-  const double norm = std::sqrt(pwmlff_square(n, matrix));
-  const double scale = norm > 0.0 ? 1.0 / norm : 0.0;
+  const double square = pwmlff_square(rows * columns, matrix);
+  const double scale = square > UNDERFLOW ? 1.0 / std::sqrt(square) : 0.0;
   OwnedMatrix x(rows, columns);
   for (std::int64_t i = 0; i < rows; ++i)
     for (std::int64_t j = 0; j < columns; ++j)
@@ -147,7 +149,8 @@ void pwmlff_orthogonal(int64_t rows, int64_t columns, const double *matrix, doub
 }
 
 void pwmlff_muon_step(int64_t nmatrices, const int64_t *places, const double *before,
-                      const double *gradient, const double *m, double *x, const pwmlff_muon *c)
+                      const double *gradient, const double *m, const double *v, double *x,
+                      const pwmlff_muon *c)
 {
   std::vector<double> step;
   for (int64_t k = 0; k < nmatrices; ++k, places += 3) {
@@ -156,7 +159,11 @@ void pwmlff_muon_step(int64_t nmatrices, const int64_t *places, const double *be
     for (int64_t i = 0; i < n; ++i)
       step[static_cast<std::size_t>(i)] =
           c->beta * m[first + i] + (1.0 - c->beta) * (c->factor * gradient[first + i]);
-    pwmlff_orthogonal(rows, columns, step.data(), step.data());
+    // What has had no gradient for long would still go on at full speed, by what rounding leaves.
+    const double usual = std::accumulate(v + first, v + first + n, 0.0);
+    if (pwmlff_square(n, step.data()) <= FORGOTTEN * FORGOTTEN * usual)
+      std::fill(step.begin(), step.end(), 0.0);
+    else pwmlff_orthogonal(rows, columns, step.data(), step.data());
     const double rate = c->rate * SCALE * std::sqrt(static_cast<double>(std::max(rows, columns)));
     for (int64_t i = 0; i < n; ++i)
       x[first + i] = c->shrink * before[first + i] - rate * step[static_cast<std::size_t>(i)];

@@ -171,3 +171,26 @@ def test_no_matrix_is_adam():
     Muon([(1, 9), (3,)]).step(x, gradient_of(x, 0), 1e-2)
     Adam(12).step(y, gradient_of(y, 0), 1e-2)
     assert np.array_equal(x, y)
+
+
+def test_a_matrix_that_has_no_gradient_any_more_stays():
+    """Of a net whose nodes are all saturated: what rounding leaves of moments drives nothing."""
+    x = np.random.default_rng(1).normal(size=N)
+    muon, later = Muon(SHAPES), 0
+    gradient = gradient_of(x, 0)
+    matrix = next(
+        place for shape, place in zip(SHAPES, parts(np.arange(N)), strict=True) if is_matrix(shape)
+    )
+    for step in range(9000):  # until squares of the moments are no numbers of double any more
+        if step == 5:
+            gradient[matrix.ravel()] = 0.0
+        if step == 1000:
+            later = x.copy()
+        muon.step(x, gradient, 1e-2)
+    assert np.isfinite(x).all()
+    assert np.array_equal(x[matrix.ravel()], later[matrix.ravel()])
+    assert not np.array_equal(x, later)
+
+
+def test_numbers_too_small_for_their_squares_are_zeros():
+    assert np.array_equal(steps.orthogonal(np.full((9, 8), 1e-162)), np.zeros((9, 8)))

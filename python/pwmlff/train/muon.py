@@ -86,10 +86,10 @@ class Muon(Adam):
         old = parameters.copy()
         super()._change(parameters, gradient, constants, rate)
         own = steps.MuonConstants(self.options.beta1, constants.shrink, constants.factor, rate)
-        moments = self._arrays["m"]
+        moments = self._arrays["m"], self._arrays["v"]
 
         def change(share: np.ndarray) -> None:
-            steps.call("muon_step", len(share), share, old, gradient, moments, parameters, own)
+            steps.call("muon_step", len(share), share, old, gradient, *moments, parameters, own)
 
         list(self._map(change, self._shares))
         comm.share(self._ranks, self._written, parameters)
