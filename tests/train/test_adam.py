@@ -8,6 +8,7 @@ import torch
 
 from pwmlff.report import Failure
 from pwmlff.train.adam import Adam, AdamOptions, Average, Schedule
+from pwmlff.train.muon import Muon
 
 N = 500
 
@@ -74,6 +75,30 @@ def test_frozen_parameters_stay():
         assert np.array_equal(gradient, kept)
     assert np.array_equal(x[~free], start[~free])
     np.testing.assert_allclose(x[free], y, rtol=1e-12)
+
+
+@pytest.mark.parametrize("kind", ["adam", "muon"])
+def test_energies_of_single_atoms_do_not_decay(kind: str):
+    """What is not to decay goes as if nothing did; all else as if all did."""
+    shapes, rng = [(10, 12), (7,)], np.random.default_rng(3)
+    gradients = rng.normal(size=(20, 127))
+    kept = np.array([3, 121, 126])
+
+    def path(weight_decay: float, undecayed: np.ndarray | None) -> np.ndarray:
+        options, x = AdamOptions(weight_decay=weight_decay), np.linspace(1.0, 9.0, 127)
+        rule = (
+            Adam(127, options, None, undecayed)
+            if kind == "adam"
+            else Muon(shapes, options, None, undecayed)
+        )
+        for gradient in gradients:
+            rule.step(x, gradient, 1e-2)
+        return x
+
+    found, others = path(0.5, kept), np.delete(np.arange(127), kept)
+    np.testing.assert_allclose(found[kept], path(0.0, None)[kept], rtol=1e-12)
+    np.testing.assert_allclose(found[others], path(0.5, None)[others], rtol=1e-12)
+    assert (found[kept] > path(0.5, None)[kept] + 0.05).all()
 
 
 def test_ten_and_ten_steps_are_twenty():

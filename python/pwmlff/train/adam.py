@@ -137,14 +137,20 @@ class Adam(_Path):
         options: the constants.
         free: bool [n], the parameters that may change; None: all. What is frozen neither changes
             nor counts in the norm of the gradient.
+        undecayed: numbers of parameters whose size says nothing, like energies of single atoms.
     """
 
     def __init__(
-        self, n: int, options: AdamOptions | None = None, free: np.ndarray | None = None
+        self,
+        n: int,
+        options: AdamOptions | None = None,
+        free: np.ndarray | None = None,
+        undecayed: np.ndarray | None = None,
     ) -> None:
         super().__init__(n, ["m", "v"], "of another model or optimizer")
         self.options = options or AdamOptions()
         self._frozen = np.flatnonzero(~free) if free is not None else np.zeros(0, int)
+        self._undecayed = np.zeros(0, int) if undecayed is None else undecayed
 
     def step(self, parameters: np.ndarray, gradient: np.ndarray, rate: float) -> float:
         """Change the parameters in place.
@@ -182,7 +188,9 @@ class Adam(_Path):
             rate=rate / (1.0 - o.beta1**self.steps),
             root=1.0 / math.sqrt(1.0 - o.beta2**self.steps),
         )
+        lost = (1.0 - constants.shrink) * parameters[self._undecayed]
         self._change(parameters, g, constants, rate)
+        parameters[self._undecayed] += lost
         parameters[self._frozen] = frozen_values  # from the decay of the weights
         return norm
 

@@ -136,9 +136,10 @@ class Learner:
 
     def _optimizer(self) -> Adam:
         model, options = self.model, adam_of(self.config)
+        which = self.free, model.energy_biases
         if self.config.optimizer.name == "muon":
-            return Muon(model.shapes, options, self.free, self.ranks, model.threads)
-        return Adam(len(model.parameters), options, self.free)
+            return Muon(model.shapes, options, *which, self.ranks, model.threads)
+        return Adam(len(model.parameters), options, *which)
 
     @property
     def frames(self) -> Frames:

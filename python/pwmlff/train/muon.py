@@ -46,7 +46,7 @@ class Muon(Adam):
     Args:
         shapes: of all arrays.
         options: the constants.
-        free: as for Adam, for all parameters.
+        free, undecayed: as for Adam, of all parameters.
         ranks: of the job.
         threads: of this rank.
     """
@@ -56,11 +56,12 @@ class Muon(Adam):
         shapes: Sequence[tuple[int, ...]],
         options: AdamOptions | None = None,
         free: np.ndarray | None = None,
+        undecayed: np.ndarray | None = None,
         ranks: comm.Communicator | None = None,
         threads: int = 1,
     ) -> None:
         ends = np.cumsum([math.prod(shape) for shape in shapes]).tolist()
-        super().__init__(ends[-1], options, free)
+        super().__init__(ends[-1], options, free, undecayed)
         matrices = [
             (end - math.prod(shape), *shape)
             for end, shape in zip(ends, shapes, strict=True)
