@@ -57,6 +57,7 @@ SYSTEM = {"charge": -1, "spin": 2}  # of models that embed them, as other_progra
 #: What a program makes, by its name or by name and release where that one makes other files.
 FAMILIES = {
     "calorine": (),  # their nep.txt is what pwmlff train writes
+    "python_ace": (),  # its .yace is read as it is
     "nep_adapters": (),
     "deepmd": (
         "DeePMD-kit se_e2_a",

@@ -7,6 +7,7 @@ mace-0.3.16=DIR/bin/python,nequip-0.6.2=...
 from __future__ import annotations
 
 import functools
+import itertools
 import os
 import subprocess
 import zipfile
@@ -142,6 +143,23 @@ def test_trained_nep(tmp_path: Path, program: str):
     assert abs(ran.energies.sum() - own["energy"]) / len(atoms) < 1e-9
     assert np.abs(ran.forces - own["forces"]).max() < 1e-8
     assert np.abs(own["forces"]).max() > 0.1
+
+
+@pytest.mark.parametrize("program", [p for p in PYTHONS if p.startswith("python_ace")])
+def test_ace(tmp_path: Path, program: str):
+    """Ten potentials of one to four elements and orders up to five, on all numbers of ranks."""
+    script = Path(__file__).with_name("python_ace.py")
+    subprocess.run([PYTHONS[program], script, tmp_path], check=True)
+    paths = sorted(tmp_path.glob("*.yace"))
+    assert len(paths) == 10
+    for path, ranks in itertools.product(paths, families.RANKS):
+        for atoms in read(path.with_suffix(".traj"), ":"):
+            ran = families.run(path, atoms, ranks=ranks)
+            assert ran.engine.startswith("fused")
+            energy, forces = atoms.get_potential_energy(), atoms.get_forces()
+            largest = max(1.0, np.abs(ran.energies).max())
+            assert abs(ran.energies.sum() - energy) / len(atoms) < 1e-12 * largest
+            assert np.abs(ran.forces - forces).max() < 1e-10 * max(1.0, np.abs(forces).max())
 
 
 @pytest.mark.parametrize("program, family", [(p, f) for p in PYTHONS for f in refused_of(p)])
