@@ -1,10 +1,10 @@
-"""How fast an ACE is here and in python-ace: energy and forces of a crystal, on one core.
+"""How fast an ACE is here and in python-ace: whole steps of lmp beside a calculator, on one core.
 
     python benchmarks/ace.py Cu.yace Cu 3.63 [--python-ace DIR/bin/python] [--cells 4]
 
-The crystal is face-centered cubic with some disorder. CPU seconds of the fastest of several
-evaluations count, here and there; atoms move a little between them. python-ace searches for
-neighbors each time, this project where atoms have moved by more than the skin.
+The crystal is face-centered cubic with some disorder. The fastest of several runs counts here, the
+CPU seconds of the fastest of several evaluations there, for which atoms move a little. python-ace
+searches for neighbors each time, lmp where atoms have moved by more than half of the skin.
 """
 
 from __future__ import annotations
@@ -12,7 +12,6 @@ from __future__ import annotations
 import argparse
 import subprocess
 import tempfile
-import time
 from pathlib import Path
 
 import numpy as np
@@ -23,30 +22,43 @@ from rich.console import Console
 from rich.table import Table
 
 from pwmlff import Calculator
+from pwmlff.commands.bench import loop_times
+from pwmlff.launch import lmp, mpirun, program
 
-EVALUATIONS = 10
+INPUT = """{read}pair_style pwmlff {model} precision {precision}
+pair_coeff * * {element}
+velocity all create 300 4711 mom yes rot yes loop geom
+fix 1 all nve
+thermo 1000000
+run 3
+run {steps}
+"""
+STEPS, ROUNDS = 20000, 5  # atom-steps of a run, and runs
 
 
 def own(model: str, precision: str, atoms: Atoms) -> tuple[float, np.ndarray, str]:
-    """Seconds of an evaluation, forces, and the engine."""
-    atoms = atoms.copy()
+    """Seconds of a whole step, forces, and the engine."""
     calculator = Calculator(model, precision=precision, nthreads=1)
-    atoms.calc = calculator
-    forces, best = atoms.get_forces(), np.inf
-    for _ in range(EVALUATIONS):
-        atoms.positions += 1e-6
-        begin = time.process_time()
-        atoms.get_forces()
-        best = min(best, time.process_time() - begin)
-    return best, forces, calculator.engine
+    found, starter, best = program.find(), mpirun.find(), np.inf
+    element, steps = str(atoms.symbols[0]), max(3, STEPS // len(atoms))
+    with tempfile.TemporaryDirectory() as folder:
+        lmp.write_data(Path(folder) / "structure.data", atoms, [atoms.numbers[0]])
+        text = INPUT.format(
+            read=lmp.read_command(atoms, "structure.data"), model=Path(model).resolve(),
+            precision=precision, element=element, steps=steps,
+        )  # fmt: skip
+        for _ in range(ROUNDS):
+            said = found.run(Path(folder), text, starter, 1, threads=1)
+            best = min(best, loop_times(said)[-1] / steps)
+    return best, calculator.get_property("forces", atoms), f"{calculator.engine}, {precision}"
 
 
-def other(python: str, program: str, model: str, atoms: Atoms) -> tuple[float, np.ndarray]:
+def other(python: str, name: str, model: str, atoms: Atoms) -> tuple[float, np.ndarray]:
     """Seconds of an evaluation in python-ace, and forces."""
     script = Path(__file__).with_name("other_calculators.py")
     with tempfile.TemporaryDirectory() as folder:
         write(f"{folder}/a.xyz", atoms)
-        words = [python, script, program, Path(model).resolve(), f"{folder}/a.xyz", "1"]
+        words = [python, script, name, Path(model).resolve(), f"{folder}/a.xyz", "1"]
         done = [
             subprocess.run(
                 [*words, f"{folder}/a.npz"], check=True, stdout=subprocess.PIPE, text=True
@@ -82,8 +94,10 @@ def main() -> None:
     add(name, first, forces)
     seconds, found, name = own(options.model, "mixed", atoms)
     add(name, seconds, found)
-    for program in ("python-ace-product", "python-ace") if options.python_ace else ():
-        add(program, *other(options.python_ace, program, options.model, atoms))
+    is_grace = options.model.endswith(".yaml")
+    others = ["grace-fs"] if is_grace else ["python-ace-product", "python-ace"]
+    for name in others if options.python_ace else []:
+        add(name, *other(options.python_ace, name, options.model, atoms))
     Console().print(f"{len(atoms)} atoms of {options.element}", table)
 
 
