@@ -21,10 +21,11 @@ struct pwmlff_muon {
 /// For each matrix, x = shrink before - rate 0.2 sqrt(max(rows, columns)) orthogonal(d), where
 /// d = beta m + (1 - beta) factor gradient (K. Jordan et al. 2024, Muon,
 /// https://kellerjordan.github.io/posts/muon; the root is of doi:10.48550/arXiv.2502.16982).
-/// A matrix whose d is below a thousandth of the root of its v has had no gradient for long, as of a
-/// net whose nodes are all saturated: it changes by `shrink` alone.
+/// A matrix whose d is below a thousandth of the root of its v has had no gradient for long, as of
+/// a net whose nodes are all saturated: it changes by `shrink` alone.
 /// @param places           [nmatrices, 3] first number, rows and columns of each
-/// @param before,gradient,m,v  all parameters, what is no matrix is not read; v are means of squares
+/// @param before,gradient,m  all parameters, what is no matrix is not read
+/// @param v                likewise, means of squares of the gradient
 /// @param x                all parameters, the matrices are written
 void pwmlff_muon_step(int64_t nmatrices, const int64_t *places, const double *before,
                       const double *gradient, const double *m, const double *v, double *x,

@@ -58,6 +58,7 @@ from pwmlff.train import (
 )
 from pwmlff.train.learner import Learner, schedule_of
 from pwmlff.train.loss import LossWeights, slopes
+from pwmlff.train.muon import DECAY
 from systems import SYSTEMS, System
 from thread_ranks import on_ranks
 
@@ -372,6 +373,22 @@ def test_weights_of_the_loss_follow_the_falling_rate(data: Path, tmp_path: Path)
     assert found[:4] == [1.0] * 4
     # The rate ends at 0.005 of the largest, so the weight is 0.995^12 of the way there.
     assert found[4:] == pytest.approx([1.0228, 35.27, 94.22], rel=1e-3)
+
+
+def test_the_decay_of_weights_is_that_of_an_epoch(data: Path, tmp_path: Path) -> None:
+    """So that few frames are not forgotten faster than many; none for what others have learned."""
+    frames, edges = cache.load(data, elements=[10, 18], cutoff=4.0, cache=None)
+
+    def decay(*settings: str, **model: str) -> float:
+        asked = configured(data, tmp_path, "run.epochs=1", *settings)
+        asked = replace(asked, model=replace(asked.model, **model))
+        one = training(asked, comm.Serial(), tmp_path, frames, edges)
+        return one.learner.config.optimizer.weight_decay
+
+    for batch in (1, 4, 5):
+        assert decay(f"run.batch={batch}") == DECAY / np.ceil(len(frames) / batch)
+    assert decay("optimizer.weight_decay=0") == 0.0 and decay("optimizer.weight_decay=0.2") == 0.2
+    assert decay("optimizer.name=adam") == decay(finetune="a.pt") == 0.0
 
 
 def test_frozen_parameters_stay(data: Path, tmp_path: Path) -> None:

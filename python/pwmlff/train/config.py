@@ -25,7 +25,7 @@ from pwmlff.evaluation.nep_file import is_nep
 from pwmlff.report import Failure
 from pwmlff.toml_keys import Faults, RawSections, Sections, did_you_mean, key, plain
 from pwmlff.train.adam import AdamOptions, Schedule
-from pwmlff.train.muon import MOMENTUM, PEAK
+from pwmlff.train.muon import DECAY, MOMENTUM, PEAK
 
 #: Minutes of a training that is told neither epochs nor a time.
 DEFAULT_MINUTES = 20.0
@@ -249,7 +249,13 @@ class Optimizer:
         shown=f"[{MOMENTUM}, {AdamOptions.beta2}], or [{AdamOptions.beta1}, {AdamOptions.beta2}] "
         "with `adam`",
     )
-    weight_decay: float = key(AdamOptions.weight_decay, "of the parameters, decoupled", least=0)
+    weight_decay: float = key(
+        -1.0,
+        "of the parameters, decoupled; energies of single atoms have none",
+        least=0,
+        shown=f"{DECAY:g} over the steps of an epoch, or {AdamOptions.weight_decay:g} with `adam` "
+        "or `finetune`",
+    )
 
 
 @dataclass(frozen=True)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
+from dataclasses import replace
 from os import PathLike
 from typing import Any
 
@@ -22,7 +23,7 @@ from pwmlff.train.adam import Adam, AdamOptions, Average, Schedule
 from pwmlff.train.checkpoint import subset
 from pwmlff.train.config import Config
 from pwmlff.train.loss import LossWeights, slopes
-from pwmlff.train.muon import Muon
+from pwmlff.train.muon import DECAY, Muon
 from pwmlff.train.trainable import Predictions, Trainable
 
 log = logging.getLogger(__name__)
@@ -52,6 +53,20 @@ def adam_of(config: Config) -> AdamOptions:
     return AdamOptions(
         beta1=o.betas[0], beta2=o.betas[1], weight_decay=o.weight_decay, clip=o.clip or None
     )
+
+
+def with_decay(config: Config, nframes: int) -> Config:
+    """The same with a decay of weights: by how many steps an epoch has, where none is given.
+
+    What a model to start from has learned of other data is to stay: there is none then.
+    """
+    optimizer = config.optimizer
+    if optimizer.weight_decay >= 0.0:
+        return config
+    decay = AdamOptions.weight_decay
+    if optimizer.name == "muon" and not config.model.finetune:
+        decay = DECAY / -(-nframes // config.run.batch)
+    return replace(config, optimizer=replace(optimizer, weight_decay=decay))
 
 
 def frame_weights(frames: Frames, config: Config) -> np.ndarray:
@@ -106,7 +121,8 @@ class Learner:
     """
 
     def __init__(self, model: Trainable, config: Config, ranks: comm.Communicator) -> None:
-        self.model, self.config, self.ranks = model, config, ranks
+        self.model, self.ranks = model, ranks
+        self.config = with_decay(config, len(model.frames))
         self.free = model.free(config.model.freeze)
         if not self.free.any():
             raise Failure("found no parameter that may change, expected one or more to learn")

@@ -22,6 +22,9 @@ from pwmlff.train import comm, steps
 from pwmlff.train.adam import Adam, AdamOptions
 
 LEAST = 8  # of both sides of a matrix
+#: Decay of weights times the steps of an epoch. What counts is in how many epochs a parameter that
+#: nothing holds decays (Wang and Aitchison 2024, doi:10.48550/arXiv.2405.13698).
+DECAY = 0.15
 PEAK = 8e-3  # rate of learning after the warm-up
 MOMENTUM = 0.95  # beta1; less of it lets noise drive small sets away from where forces were best
 

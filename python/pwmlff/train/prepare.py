@@ -227,14 +227,18 @@ def _require_labels(frames: Frames, name: str, config: Config) -> None:
 def learner(
     config: Config, ranks: comm.Communicator
 ) -> tuple[Config, Learner, Dataset | None, Offsets]:
-    """The configuration with the units of the model; that in training; what validates; offsets."""
+    """The configuration with what model and data decide; both in training; offsets of virials.
+
+    That are the units of the model, and the decay of weights.
+    """
     of_kind = {"dp": _deep_potential, "edge": _edge_model, "nep": _neuroevolution}[
         config.model.kind
     ]
     device = comm.agreed(ranks, lambda: device_of(config.run, ranks))
     config, model, valid, constants = of_kind(config, ranks, device)
     with _shared():
-        return config, Learner(model, config, ranks), valid, constants
+        learner = Learner(model, config, ranks)
+        return learner.config, learner, valid, constants
 
 
 _Prepared = tuple[Config, Trainable, Dataset | None, Offsets]
