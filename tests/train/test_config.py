@@ -11,8 +11,8 @@ from pwmlff.files import read_text
 from pwmlff.report import Failure
 from pwmlff.train.adam import AdamOptions, Schedule
 from pwmlff.train.config import FILTER, Config, from_command, reference_page
-from pwmlff.train.learner import adam_of, schedule_of
-from pwmlff.train.muon import MOMENTUM, PEAK
+from pwmlff.train.learner import adam_of, schedule_of, with_decay
+from pwmlff.train.muon import DECAY, MOMENTUM, PEAK
 
 tomllib = pytest.importorskip("tomllib")
 DOCS = Path(__file__).resolve().parents[2] / "docs"
@@ -26,10 +26,11 @@ def test_defaults_are_those_of_the_optimizers():
     config = made("optimizer.name=adam")
     assert schedule_of(config) == Schedule()
     assert schedule_of(made()) == Schedule(peak=PEAK)
-    assert adam_of(made()) == AdamOptions(beta1=MOMENTUM)
+    decay = DECAY / 2  # of eight frames, in steps of four
+    assert adam_of(with_decay(made(), 8)) == AdamOptions(beta1=MOMENTUM, weight_decay=decay)
     slow = made("optimizer.learning_rate=1e-4")
     assert slow.optimizer.final_learning_rate == pytest.approx(Schedule.final * 1e-4)
-    assert adam_of(config) == AdamOptions()
+    assert adam_of(with_decay(config, 8)) == AdamOptions()
 
 
 def test_defaults_and_options():

@@ -251,10 +251,9 @@ class Optimizer:
     )
     weight_decay: float = key(
         -1.0,
-        "of the parameters, decoupled; energies of single atoms have none",
-        least=0,
-        shown=f"{DECAY:g} over the steps of an epoch, or {AdamOptions.weight_decay:g} with `adam` "
-        "or `finetune`",
+        f"of the parameters, decoupled; -1: {DECAY:g} over the steps of an epoch, and none with "
+        "`adam` or `finetune`",
+        least=-1,
     )
 
 
