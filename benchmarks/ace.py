@@ -21,35 +21,17 @@ from ase.io import read, write
 from rich.console import Console
 from rich.table import Table
 
+from in_turns import step_seconds
 from pwmlff import Calculator
-from pwmlff.commands.bench import loop_times
-from pwmlff.launch import lmp, mpirun, program
 
-INPUT = """{read}pair_style pwmlff {model} precision {precision}
-pair_coeff * * {element}
-velocity all create 300 4711 mom yes rot yes loop geom
-fix 1 all nve
-thermo 1000000
-run 3
-run {steps}
-"""
 STEPS, ROUNDS = 20000, 5  # atom-steps of a run, and runs
 
 
 def own(model: str, precision: str, atoms: Atoms) -> tuple[float, np.ndarray, str]:
     """Seconds of a whole step, forces, and the engine."""
     calculator = Calculator(model, precision=precision, nthreads=1)
-    found, starter, best = program.find(), mpirun.find(), np.inf
-    element, steps = str(atoms.symbols[0]), max(3, STEPS // len(atoms))
-    with tempfile.TemporaryDirectory() as folder:
-        lmp.write_data(Path(folder) / "structure.data", atoms, [atoms.numbers[0]])
-        text = INPUT.format(
-            read=lmp.read_command(atoms, "structure.data"), model=Path(model).resolve(),
-            precision=precision, element=element, steps=steps,
-        )  # fmt: skip
-        for _ in range(ROUNDS):
-            said = found.run(Path(folder), text, starter, 1, threads=1)
-            best = min(best, loop_times(said)[-1] / steps)
+    style, steps = f"{Path(model).resolve()} precision {precision}", max(3, STEPS // len(atoms))
+    best = min(step_seconds(atoms, style, str(atoms.symbols[0]), steps) for _ in range(ROUNDS))
     return best, calculator.get_property("forces", atoms), f"{calculator.engine}, {precision}"
 
 
@@ -94,8 +76,9 @@ def main() -> None:
     add(name, first, forces)
     seconds, found, name = own(options.model, "mixed", atoms)
     add(name, seconds, found)
-    is_grace = options.model.endswith(".yaml")
-    others = ["grace-fs"] if is_grace else ["python-ace-product", "python-ace"]
+    others = (
+        ["grace-fs"] if options.model.endswith(".yaml") else ["python-ace-product", "python-ace"]
+    )
     for name in others if options.python_ace else []:
         add(name, *other(options.python_ace, name, options.model, atoms))
     Console().print(f"{len(atoms)} atoms of {options.element}", table)

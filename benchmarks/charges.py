@@ -17,25 +17,15 @@ from pathlib import Path
 
 import numpy as np
 from ase import Atoms
-from ase.data import atomic_numbers
 from ase.io import read, write
 from ase.spacegroup import crystal
 from rich.console import Console
 from rich.table import Table
 
+from in_turns import step_seconds
 from pwmlff import Calculator
-from pwmlff.commands.bench import loop_times
 from pwmlff.evaluation.nep_file import read_nep, write_nep
-from pwmlff.launch import lmp, mpirun, program
 
-INPUT = """{read}pair_style pwmlff {model} precision {precision} {words}
-pair_coeff * * {elements}
-velocity all create 300 4711 mom yes rot yes loop geom
-fix 1 all nve
-thermo 1000000
-run 3
-run {steps}
-"""
 CASES = {"without": "", "Ewald": "", "mesh": "kspace pppm"}
 STEPS = 40000  # atom-steps of a run
 
@@ -79,36 +69,29 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--calorine", help="a Python that has it")
     options = parser.parse_args()
-    found, starter = program.find(), mpirun.find()
     table = Table("atoms", "ranks", *(f"{case}, ms" for case in CASES), "Ewald", "mesh")
     beside = Table("atoms", "calorine, ms", "times lmp by Ewald", "forces differ by, eV/A")
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        network = read_nep(options.model)
+        network, own = read_nep(options.model), options.model.absolute()
         write_nep(replace(network, charge_mode=0, last_charge=None), folder / "without.txt", 4)
-        numbers = [atomic_numbers[symbol] for symbol in options.elements.split()]
         for cells in options.cells:
             atoms = structure(options.elements, options.constant, cells)
-            lmp.write_data(folder / "structure.data", atoms, numbers)
-            start = lmp.read_command(atoms, "structure.data", charges=True)
             steps = max(3, STEPS // len(atoms))
             for ranks in options.ranks:
                 best = dict.fromkeys(CASES, np.inf)
                 for _ in range(options.rounds):
                     for case, words in CASES.items():
-                        model = "without.txt" if case == "without" else options.model.absolute()
-                        text = INPUT.format(
-                            read=start, model=model, words=words, steps=steps,
-                            precision=options.precision, elements=options.elements,
-                        )  # fmt: skip
-                        said = found.run(folder, text, starter, ranks, threads=1)
-                        best[case] = min(best[case], loop_times(said)[-1] / steps)
+                        model = folder / "without.txt" if case == "without" else own
+                        style = f"{model} precision {options.precision} {words}"
+                        seconds = step_seconds(atoms, style, options.elements, steps, ranks, True)
+                        best[case] = min(best[case], seconds)
                 table.add_row(
                     str(len(atoms)), str(ranks), *(f"{1e3 * best[case]:.3f}" for case in CASES),
                     *(f"{best['without'] / best[case]:.2f}" for case in ("Ewald", "mesh")),
                 )  # fmt: skip
                 if options.calorine and ranks == 1 and len(atoms) < 1000:
-                    seconds, error = other(options.calorine, options.model.absolute(), atoms, 3)
+                    seconds, error = other(options.calorine, own, atoms, 3)
                     beside.add_row(
                         str(len(atoms)), f"{1e3 * seconds:.2f}",
                         f"{seconds / best['Ewald']:.1f}", f"{error:.1e}",

@@ -1,4 +1,4 @@
-"""The time of a step of lmp with one pair style over that with another, in turns."""
+"""The time of a step of lmp, and that with one pair style over that with another, in turns."""
 
 from __future__ import annotations
 
@@ -8,9 +8,10 @@ import tempfile
 from pathlib import Path
 
 from ase import Atoms
+from ase.data import atomic_numbers
 
 from pwmlff.commands.bench import loop_times
-from pwmlff.launch import lmp, program
+from pwmlff.launch import lmp, mpirun, program
 
 START = """{read}replicate {times}
 velocity all create 300 4711 mom yes rot yes loop geom
@@ -24,7 +25,35 @@ run {warm}
 run {timed}
 {undo}
 """
+STEPS = """{read}pair_style pwmlff {style}
+pair_coeff * * {elements}
+velocity all create 300 4711 mom yes rot yes loop geom
+fix 1 all nve
+thermo 1000000
+run 3
+run {steps}
+"""
 WARM = 10  # steps after a pair style is set, which fill its tables
+
+
+def step_seconds(
+    atoms: Atoms, style: str, elements: str, steps: int, ranks: int = 1, charges: bool = False
+) -> float:
+    """Seconds of a whole step of lmp, on one thread of each rank.
+
+    Args:
+        style: what follows `pair_style pwmlff`; files by absolute paths.
+        elements: of the types, in order, apart by blanks.
+        charges: whether atoms have them as data.
+    """
+    numbers = [atomic_numbers[symbol] for symbol in elements.split()]
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        lmp.write_data(folder / "timed.data", atoms, numbers)
+        read = lmp.read_command(atoms, "timed.data", charges=charges)
+        text = STEPS.format(read=read, style=style, elements=elements, steps=steps)
+        said = program.find().run(folder, text, mpirun.find(), ranks, threads=1)
+    return loop_times(said)[-1] / steps
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -47,9 +47,9 @@ from ase.md.velocitydistribution import MaxwellBoltzmannDistribution
 from rich.console import Console
 from rich.table import Table
 
-import lammps
 from pwmlff.launch import lmp, mpirun, program
 from pwmlff.train import record
+from rivals import POTENTIALS
 
 EXAMPLE = Path(__file__).resolve().parents[1] / "examples" / "hfo2"
 QUANTITIES = ("energy", "force", "virial")
@@ -195,7 +195,7 @@ run {steps}
 
 
 def by_lammps(
-    atoms: Atoms, potential: str, temperature: float, frames: int, seed: int, step: float = 0.001
+    atoms: Atoms, potential: str, temperature: float, frames: int, seed: int, step: float
 ) -> list[Atoms]:
     """Frames of a run of lmp at a constant temperature, 200 steps apart."""
     elements = list(dict.fromkeys(atoms.get_chemical_symbols()))
@@ -262,12 +262,6 @@ def silicate(frames: int, formula: dict[str, int], density: float, seed: int) ->
     return each(frames, states, "\n".join(lines), seed, 0.001)
 
 
-def potentials() -> Path:
-    """The folder of those that come with LAMMPS."""
-    (folder,) = (Path(p) / "share" / "lammps" / "potentials" for p in lammps.__path__)
-    return folder
-
-
 def hydrocarbons(frames: int, seed: int) -> list[Atoms]:
     """Molecules in boxes of their own at 500 K."""
     states = []
@@ -278,7 +272,7 @@ def hydrocarbons(frames: int, seed: int) -> list[Atoms]:
         atoms.pbc = True
         atoms.rattle(0.02, seed=seed + k)
         states.append((atoms, 500.0))
-    potential = f"pair_style airebo 3.0 1 1\npair_coeff * * {potentials() / 'CH.airebo'} C H"
+    potential = f"pair_style airebo 3.0 1 1\npair_coeff * * {POTENTIALS / 'CH.airebo'} C H"
     return each(frames, states, potential, seed, 0.0005)
 
 
@@ -289,7 +283,7 @@ def ceramic(frames: int, seed: int) -> list[Atoms]:
         atoms = bulk("SiC", "zincblende", a=4.36 + 0.05 * k, cubic=True).repeat(2)
         atoms.rattle(0.1, seed=seed + k)
         states.append((atoms, temperature))
-    file = potentials() / "SiC_Erhart-Albe.tersoff"
+    file = POTENTIALS / "SiC_Erhart-Albe.tersoff"
     return each(frames, states, f"pair_style tersoff\npair_coeff * * {file} Si C", seed, 0.001)
 
 
@@ -300,7 +294,7 @@ def alloy(frames: int, seed: int) -> list[Atoms]:
         atoms = bulk("Ni", "fcc", a=3.55 + 0.08 * k, cubic=True).repeat(2)
         atoms.numbers[rng.permutation(len(atoms))[: 8 * (k + 1)]] = 13
         states.append((atoms[np.argsort(-atoms.numbers)], temperature))
-    file = potentials() / "NiAlH_jea.eam.alloy"
+    file = POTENTIALS / "NiAlH_jea.eam.alloy"
     return each(frames, states, f"pair_style eam/alloy\npair_coeff * * {file} Ni Al", seed, 0.001)
 
 
