@@ -317,7 +317,7 @@ def _plan(
 ) -> dict[str, str]:
     """What a training would be, for people."""
     frames = learner.frames
-    batches = -(-len(frames) // config.run.batch)
+    batches = config.run.steps_of_epoch(len(frames))
     limits = [f"{config.run.epochs} epochs"] if config.run.epochs else []
     limits += [f"{config.run.max_time:.4g} minutes"] if config.run.max_time else []
     names = frames.group_names

@@ -286,6 +286,10 @@ class Run:
     )
     tensorboard: bool = key(False, "write events for TensorBoard, where it is installed")
 
+    def steps_of_epoch(self, nframes: int) -> int:
+        """Batches of so many frames, of which the last may have fewer."""
+        return -(-nframes // self.batch)
+
 
 @dataclass(frozen=True)
 class Output:

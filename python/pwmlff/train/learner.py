@@ -65,7 +65,7 @@ def with_decay(config: Config, nframes: int) -> Config:
         return config
     decay = AdamOptions.weight_decay
     if optimizer.name == "muon" and not config.model.finetune:
-        decay = DECAY / -(-nframes // config.run.batch)
+        decay = DECAY / config.run.steps_of_epoch(nframes)
     return replace(config, optimizer=replace(optimizer, weight_decay=decay))
 
 

@@ -140,7 +140,7 @@ class Trainer:
         self.progress = Progress(max_time=config.run.max_time)
         self._order: tuple[int, np.ndarray] | None = None  # an epoch, and its frames
         nframes = len(learner.frames)
-        self.batches = -(-nframes // config.run.batch)
+        self.batches = config.run.steps_of_epoch(nframes)
         chosen = np.random.default_rng((config.run.seed, 1)).permutation(nframes)[:SAMPLE]
         self.sample = np.sort(chosen)
         every = Dataset(learner.frames, learner.model.edges)
