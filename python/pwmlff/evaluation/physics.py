@@ -117,25 +117,26 @@ class Physics:
         self.examined, self.other, self.temperature = examined, other, temperature
         self.info = examined.info
         self.curves, self.properties = Curves(), Properties()
-        solids = [atoms for atoms in examined.labelled if atoms.pbc.all()]
-        self.data_crystal = min(solids, key=len).copy() if solids else None  # a crystal of the data
+        self.solids = [atoms for atoms in examined.labelled if atoms.pbc.all()]
+        # a crystal of the data
+        self.data_crystal = min(self.solids, key=len).copy() if self.solids else None
 
     def checks(self) -> dict[str, Callable[[], Graded]]:
         """All by name, in the order of the table; each may raise what an evaluation does.
 
         Curves and properties are those of the checks that have run.
         """
-        checks = {
+        checks: dict[str, Callable[[], Graded]] = {
             "dimer-continuity-c1": self.dimers,
             "dimer-repulsion": self.short_distances,
             "dimer-shape": self.dimer_shape,
             "energy-volume": self.energy_volume,
-            "equation-of-state": self.equation_of_state,
-            "elastic-constants": self.elastic_constants,
-            "phonons": self.phonons,
+            "equation-of-state": partial(self._with_crystal, self.equation_of_state),
+            "elastic-constants": partial(self._with_crystal, self.elastic_constants),
+            "phonons": partial(self._with_crystal, self.phonons),
             "energy-conservation": self.energy_conservation,
-            "long-energy-conservation": self.long_energy_conservation,
-            "hot-stability": self.hot_stability,
+            "long-energy-conservation": partial(self._in_metal, self.long_energy_conservation),
+            "hot-stability": partial(self._in_metal, self.hot_stability),
         }
         return {name: self.examined.alone(check) for name, check in checks.items()}
 
@@ -258,13 +259,21 @@ class Physics:
 
     # ---- properties of the crystal of the data
 
-    @cached_property
-    def _own(self) -> Crystal | Graded:
-        """The crystal, or why there is none."""
+    def _in_metal(self, check: Callable[[], Graded]) -> Graded:
+        """A check of what has units of time or pressure."""
         if self.info.units != "metal":
             return Graded("", "of models in metal units alone")
-        if self.data_crystal is None:
+        return check()
+
+    def _with_crystal(self, check: Callable[[Crystal], Graded]) -> Graded:
+        """A check of the crystal of the data."""
+        if self.data_crystal is None and self.info.units == "metal":
             return Graded("", "takes a crystal of --data")
+        return self._in_metal(lambda: check(self._own))
+
+    @cached_property
+    def _own(self) -> Crystal:
+        assert self.data_crystal is not None
         return Crystal(self.data_crystal, self.examined.calculator)
 
     @cached_property
@@ -281,23 +290,19 @@ class Physics:
         worst = max(errors)
         return Graded(letter(worst, DIFFERENCE), f"{what}; differs by {100.0 * worst:.2g} %")
 
-    def equation_of_state(self) -> Graded:
+    def equation_of_state(self, own: Crystal) -> Graded:
         """Volume and bulk modulus of the crystal at rest; a volume counts five times."""
-        if isinstance(self._own, Graded):
-            return self._own
-        volume, modulus = self._own.volume, self._own.bulk_modulus
+        volume, modulus = own.volume, own.bulk_modulus
         self.properties = replace(self.properties, volume=volume, bulk_modulus=modulus)
         other = self._other
         pairs = ((5.0, volume, other.volume), (1.0, modulus, other.bulk_modulus))
-        errors = [weight * abs(own / given - 1.0) for weight, own, given in pairs if given]
+        errors = [weight * abs(found / given - 1.0) for weight, found, given in pairs if given]
         what = f"{volume:.3f} A^3/atom, bulk modulus {modulus:.1f} GPa"
         return self._compared(what, errors, "A" if modulus > 0.0 else "F")
 
-    def elastic_constants(self) -> Graded:
+    def elastic_constants(self, own: Crystal) -> Graded:
         """Those of the crystal, which resists each strain: Born's conditions of stability."""
-        if isinstance(self._own, Graded):
-            return self._own
-        matrix, other = self._own.elastic_constants, self._other.elastic_constants
+        matrix, other = own.elastic_constants, self._other.elastic_constants
         self.properties = replace(self.properties, elastic_constants=matrix.tolist())
         softest = float(np.linalg.eigvalsh(matrix)[0])
         errors = [] if other is None else [_distance(matrix, np.asarray(other))]
@@ -305,13 +310,11 @@ class Physics:
         what = f"C11 to C66 {diagonal} GPa, smallest eigenvalue {softest:.1f} GPa"
         return self._compared(what, errors, "A" if softest > 0.0 else "F")
 
-    def phonons(self) -> Graded:
+    def phonons(self, own: Crystal) -> Graded:
         """Frequencies at Gamma of the crystal at rest; second derivatives are symmetric."""
-        if isinstance(self._own, Graded):
-            return self._own
-        found, other = self._own.phonons, self._other.phonons
+        found, other = own.phonons, self._other.phonons
         self.properties = replace(self.properties, phonons=found.tolist())
-        hessian = self._own.hessian
+        hessian = own.hessian
         asymmetry = float(abs(hessian - hessian.T).max() / abs(hessian).max())
         what = f"{found[0]:.2f} to {found[-1]:.2f} THz, asymmetric by {asymmetry:.0e}"
         if asymmetry > ASYMMETRIC:
@@ -332,9 +335,14 @@ class Physics:
         atoms: Atoms = self.examined.crystal.copy()
         if self.data_crystal:
             atoms = self.data_crystal.repeat(math.ceil((ATOMS / len(self.data_crystal)) ** (1 / 3)))
-        atoms.calc = self.examined.calculator
         # A crystal by chance falls into another one, and gets hot: that is not what is asked here.
-        steps = self.examined.evaluations(500, atoms)
+        return self._settled(atoms)
+
+    def _settled(self, start: Atoms) -> Atoms:
+        """The same with forces that are small, as far as there is time, in its cell."""
+        atoms: Atoms = start.copy()
+        atoms.calc = self.examined.calculator
+        steps = self.examined.evaluations(STEPS, atoms)
         FIRE(atoms, logfile=None).run(fmax=0.01 * self.examined.force, steps=steps)
         return atoms
 
@@ -361,8 +369,6 @@ class Physics:
 
     def long_energy_conservation(self) -> Graded:
         """The same for 50 ps with a step of 1 fs: the drift beside the kinetic energy's spread."""
-        if self.info.units != "metal":
-            return Graded("", "of models in metal units alone")
         atoms = self._moving(self._cold, TEMPERATURE)
         dynamics = VelocityVerlet(atoms, LONG_STEP * units.fs)
         steps = round(1000.0 * LONG_ENERGY / LONG_STEP)
@@ -381,8 +387,6 @@ class Physics:
         One is a pair closer than CLOSEST allows, a temperature of HOT times that of the run, or a
         structure that cannot be evaluated. The thermostat is Bussi's.
         """
-        if self.info.units != "metal":
-            return Graded("", "of models in metal units alone")
         atoms, temperature = self._hottest()
         moving = self._moving(atoms, temperature)
         dynamics = Bussi(
@@ -422,18 +426,12 @@ class Physics:
         energy that it loses as it comes to rest, with kT/2 for each of the coordinates of harmonic
         atoms (inherent structures, Stillinger and Weber 1982, doi:10.1103/PhysRevA.25.978).
         """
-        solids = [atoms for atoms in self.examined.labelled if atoms.pbc.all()]
-        if not solids:
+        if not self.solids:
             return self._cold, self.temperature or TEMPERATURE
-        atoms = max(solids, key=lambda one: float(np.square(one.get_forces()).mean()))
+        atoms = max(self.solids, key=lambda one: float(np.square(one.get_forces()).mean()))
         if self.temperature:
             return atoms, self.temperature
-        resting: Atoms = atoms.copy()
-        resting.calc = self.examined.calculator
-        FIRE(resting, logfile=None).run(
-            fmax=0.01 * self.examined.force, steps=self.examined.evaluations(STEPS, atoms)
-        )
-        lost = self.examined.evaluate(atoms)[0] - resting.get_potential_energy()
+        lost = self.examined.evaluate(atoms)[0] - self._settled(atoms).get_potential_energy()
         return atoms, max(TEMPERATURE, 2.0 * lost / (3 * len(atoms) * units.kB))
 
 
