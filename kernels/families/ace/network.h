@@ -46,8 +46,8 @@ constexpr const char *ACE_RADIALS[] = {"ChebExpCos", "ChebPow", "ChebLinear", "S
 constexpr const char *ACE_INNERS[] = {"density", "distance", "zbl", "none"};
 constexpr const char *ACE_EMBEDDINGS[] = {"FinnisSinclair", "FinnisSinclairShiftedScaled"};
 
-constexpr int ACE_MOST_DEGREE = 8, ACE_MOST_FUNCTIONS = 200, ACE_MOST_RANK = 20,
-              ACE_MOST_BINS = 100000;
+constexpr int ACE_MOST_ELEMENTS = 118, ACE_MOST_DEGREE = 8, ACE_MOST_FUNCTIONS = 200,
+              ACE_MOST_RANK = 20, ACE_MOST_BINS = 100000;
 
 /// An ordered pair of species, or all of them.
 struct AceBond {
