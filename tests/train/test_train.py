@@ -107,7 +107,8 @@ def test_ranks_threads_and_pauses_change_no_bit(name: str, data: Path, tmp_path:
     frames, edges = cache.load(data, elements=[10, 18], cutoff=4.0, cache=None)
 
     def steps(ranks: comm.Communicator, folder: Path, n: int, resume: bool, threads: int = 1):
-        asked = configured(data, folder, "run.epochs=100", f"optimizer.name={name}")
+        words = ["run.epochs=100", f"optimizer.name={name}", "optimizer.noise=0.1"]
+        asked = configured(data, folder, *words)
         one = training(asked, ranks, folder, frames, edges, threads)
         assert one.resume() is resume
         for _ in range(n):
@@ -389,6 +390,37 @@ def test_the_decay_of_weights_is_that_of_an_epoch(data: Path, tmp_path: Path) ->
         assert decay(f"run.batch={batch}") == DECAY / np.ceil(len(frames) / batch)
     assert decay("optimizer.weight_decay=0") == 0.0 and decay("optimizer.weight_decay=0.2") == 0.2
     assert decay("optimizer.name=adam") == decay(finetune="a.pt") == 0.0
+
+
+def test_noise_is_in_the_gradient_alone(data: Path, tmp_path: Path, monkeypatch) -> None:
+    """Of its size in each matrix that learns, nowhere else, and gone after the step."""
+    frames, edges = cache.load(data, elements=[10, 18], cutoff=4.0, cache=None)
+    words = ["run.epochs=1", "optimizer.noise=0.2", "optimizer.warmup=0", "optimizer.decay=0"]
+    asked = configured(data, tmp_path, *words, "model.freeze=['embedding']")
+    learner = training(asked, comm.Serial(), tmp_path, frames, edges).learner
+    model, seen = learner.model, []
+    evaluate = model.evaluate
+
+    def spied(batch: np.ndarray):
+        seen.append(model.parameters.copy())
+        return evaluate(batch)
+
+    monkeypatch.setattr(model, "evaluate", spied)
+    before = model.parameters.copy()
+    for _ in range(2):
+        model.parameters[:] = before
+        learner.step(np.arange(2), 0.5)
+        assert np.abs(model.parameters - before).max() < 3.0 * learner.learning_rate
+    arrays = model.shapes, *map(model.parts, (before, learner.free, *seen))
+    sizes = []
+    for shape, own, free, *noisy in zip(*arrays, strict=True):
+        first, second = (values - own for values in noisy)
+        if len(shape) == 2 and free.all():
+            sizes += [np.sqrt(np.mean(np.square(x)) / np.mean(np.square(own))) for x in noisy - own]
+            assert np.abs(first - second).max() > 0.0
+        else:
+            assert not first.any() and not second.any()
+    assert len(sizes) > 2 and np.mean(sizes) == pytest.approx(0.2, rel=0.1)
 
 
 def test_frozen_parameters_stay(data: Path, tmp_path: Path) -> None:

@@ -255,6 +255,12 @@ class Optimizer:
         "`adam` or `finetune`",
         least=-1,
     )
+    noise: float = key(
+        0.0,
+        "added to matrices of weights in each step, over their root mean square, at the largest "
+        "rate of learning; 0: none",
+        least=0,
+    )
 
 
 @dataclass(frozen=True)

@@ -186,10 +186,13 @@ class Learner:
         model, mine = self.model, comm.owned(self.ranks, len(batch))
         self.learning_rate = self.schedule.learning_rate(progress)
         weights = LossWeights.scheduled(self.config.loss, self.schedule, progress)
+        kept = self.parameters.copy()
+        self._disturb()
         batch_slopes = slopes(
             model.frames, batch, mine, model.evaluate(batch), weights, self.of_frame
         )
         gradient = model.pullback(batch_slopes.a, batch_slopes.v, batch_slopes.w)
+        self.parameters[:] = kept
         each = np.c_[batch_slopes.loss, self._moves(batch, batch_slopes.excess, mine)]
         loss, *move = comm.ordered_sum(self.ranks, len(batch), each)
         self.optimizer.step(self.parameters, gradient, self.learning_rate)
@@ -197,6 +200,21 @@ class Learner:
             self.average.add(self.parameters)
         self.parameters[model.energy_biases] += move
         return float(loss)
+
+    def _disturb(self) -> None:
+        """Add noise to the matrices of weights, so that the loss gets small around them as well.
+
+        It is normal, of a part of a matrix's root mean square, which falls with the rate.
+        """
+        part = self.config.optimizer.noise * self.learning_rate / self.schedule.peak
+        if not part:
+            return
+        rng = np.random.default_rng([self.config.run.seed, self.optimizer.steps])
+        arrays = self.model.shapes, self.model.parts(self.parameters), self.model.parts(self.free)
+        for shape, weights, free in zip(*arrays, strict=True):
+            if len(shape) == 2:
+                size = part * np.sqrt(np.mean(np.square(weights)))
+                weights += size * free * rng.standard_normal(weights.size)
 
     def _moves(self, batch: np.ndarray, excess: np.ndarray, mine: slice) -> np.ndarray:
         """What the frames of a batch here move energies of single atoms by, [n, ntypes].
