@@ -214,7 +214,7 @@ class Learner:
         for shape, weights, free in zip(*arrays, strict=True):
             if len(shape) == 2:
                 size = part * np.sqrt(np.mean(np.square(weights)))
-                weights += size * free * rng.standard_normal(weights.size)
+                weights[:] += size * free * rng.standard_normal(weights.size)
 
     def _moves(self, batch: np.ndarray, excess: np.ndarray, mine: slice) -> np.ndarray:
         """What the frames of a batch here move energies of single atoms by, [n, ntypes].
