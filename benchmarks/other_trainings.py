@@ -77,10 +77,14 @@ def both(train: str, export: str) -> str:
     return f"{train} & p=$!; trap 'kill $p' TERM; wait $p; wait $p; {export}"
 
 
+def lines_of(path: Path) -> list[str]:
+    """Lines of a log; none if there is no file."""
+    return path.read_text().splitlines() if path.exists() else []
+
+
 def rows(path: Path) -> list[list[str]]:
-    """Words of each line that begins with a number; none if there is no file."""
-    lines = path.read_text().splitlines() if path.exists() else []
-    words = [line.split() for line in lines]
+    """Words of each line of a log that begins with a number."""
+    words = [line.split() for line in lines_of(path)]
     return [line for line in words if line and line[0].isdigit()]
 
 
@@ -166,8 +170,7 @@ class Neppo(Program):
     def errors(self, folder: Path) -> list[float]:
         """Of loss.out, whose head names the columns."""
         path = folder / "loss.out"
-        lines = path.read_text().splitlines() if path.exists() else []
-        head = next((line for line in lines if line.startswith("# columns")), "")
+        head = next((line for line in lines_of(path) if line.startswith("# columns")), "")
         names = head.split()[2:]
         return [
             1e3 * float(row[names.index("rmse_force_test")])
@@ -229,7 +232,7 @@ class DeepMd(Program):
     def errors(self, folder: Path) -> list[float]:
         """Of lcurve.out: the mean of the RMSEs of batches of frames, which is a little less."""
         path = folder / "lcurve.out"
-        head = path.read_text().partition("\n")[0].split()[1:] if path.exists() else []
+        head = next(iter(lines_of(path)), "").split()[1:]
         return [
             1e3 * float(row[head.index("rmse_f_val")])
             for row in rows(path)
@@ -330,8 +333,7 @@ class Grace(Program):
 
     def errors(self, folder: Path) -> list[float]:
         """Of each epoch, by the average of the parameters."""
-        path = folder / "seed" / "1" / "test_metrics.yaml"
-        lines = path.read_text().splitlines() if path.exists() else []
+        lines = lines_of(folder / "seed" / "1" / "test_metrics.yaml")
         found = [line[2:] for line in lines if line.startswith("- {") and line.endswith("}")]
         return [1e3 * json.loads(line)["rmse/f_comp"] for line in found]
 
@@ -357,8 +359,7 @@ class AceJax(Program):
 
     def errors(self, folder: Path) -> list[float]:
         """The one of the end."""
-        path = folder / "fit" / "progress.jsonl"
-        lines = path.read_text().splitlines() if path.exists() else []
+        lines = lines_of(folder / "fit" / "progress.jsonl")
         events = [json.loads(line) for line in lines if line.endswith("}")]
         return [
             1e3 * event["test"]["map"]["F"]["rmse"]
@@ -399,7 +400,7 @@ class Mace(Program):
     def errors(self, folder: Path) -> list[float]:
         """Of each epoch, by the average of the parameters."""
         found = sorted((folder / "results").glob("mace_run-*_train.txt"))
-        lines = [line for path in found for line in path.read_text().splitlines()]
+        lines = [line for path in found for line in lines_of(path)]
         values = [json.loads(line) for line in lines if line.endswith("}")]
         return [
             1e3 * value["rmse_f"]

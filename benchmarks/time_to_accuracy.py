@@ -37,6 +37,7 @@ from rich.table import Table
 
 from in_turns import step_seconds
 from other_trainings import PROGRAMS, Program
+from pwmlff.data import statistics
 from pwmlff.picture import few_ticks
 from training_defaults import DATA, prepare
 
@@ -131,7 +132,7 @@ def judged(program: Program, run: Run, python: str, folder: Path, data: Path, sy
     per_atom = (energies - [atoms.get_potential_energy() for atoms in frames]) / natoms
     counts = [[np.sum(atoms.symbols == symbol) for symbol in symbols.split()] for atoms in frames]
     shares = np.array(counts) / natoms[:, None]
-    per_atom -= shares @ np.linalg.lstsq(shares, per_atom)[0]
+    per_atom -= shares @ statistics.fitted(shares, per_atom)
     run.force = 1e3 * float(np.sqrt(np.mean(wrong**2)))
     run.energy = 1e3 * float(np.sqrt(np.mean(per_atom**2)))
     atoms = next((a for a in frames if set(symbols.split()) == set(a.symbols)), frames[0])

@@ -7,7 +7,8 @@ one of :class:`Learner`. The training itself is in :mod:`pwmlff.train.loop`.
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import replace
 from os import PathLike
 from typing import Any
@@ -186,13 +187,11 @@ class Learner:
         model, mine = self.model, comm.owned(self.ranks, len(batch))
         self.learning_rate = self.schedule.learning_rate(progress)
         weights = LossWeights.scheduled(self.config.loss, self.schedule, progress)
-        kept = self.parameters.copy()
-        self._disturb()
-        batch_slopes = slopes(
-            model.frames, batch, mine, model.evaluate(batch), weights, self.of_frame
-        )
-        gradient = model.pullback(batch_slopes.a, batch_slopes.v, batch_slopes.w)
-        self.parameters[:] = kept
+        with self._disturbed():
+            batch_slopes = slopes(
+                model.frames, batch, mine, model.evaluate(batch), weights, self.of_frame
+            )
+            gradient = model.pullback(batch_slopes.a, batch_slopes.v, batch_slopes.w)
         each = np.c_[batch_slopes.loss, self._moves(batch, batch_slopes.excess, mine)]
         loss, *move = comm.ordered_sum(self.ranks, len(batch), each)
         self.optimizer.step(self.parameters, gradient, self.learning_rate)
@@ -201,20 +200,27 @@ class Learner:
         self.parameters[model.energy_biases] += move
         return float(loss)
 
-    def _disturb(self) -> None:
-        """Add noise to the matrices of weights, so that the loss gets small around them as well.
+    @contextmanager
+    def _disturbed(self) -> Iterator[None]:
+        """Noise in the matrices of weights, so that the loss gets small around them as well.
 
         It is normal, of a part of a matrix's root mean square, which falls with the rate.
         """
         part = self.config.optimizer.noise * self.learning_rate / self.schedule.peak
         if not part:
+            yield
             return
+        kept = self.parameters.copy()
         rng = np.random.default_rng([self.config.run.seed, self.optimizer.steps])
         arrays = self.model.shapes, self.model.parts(self.parameters), self.model.parts(self.free)
         for shape, weights, free in zip(*arrays, strict=True):
             if len(shape) == 2:
                 size = part * np.sqrt(np.mean(np.square(weights)))
                 weights[:] += size * free * rng.standard_normal(weights.size)
+        try:
+            yield
+        finally:
+            self.parameters[:] = kept
 
     def _moves(self, batch: np.ndarray, excess: np.ndarray, mine: slice) -> np.ndarray:
         """What the frames of a batch here move energies of single atoms by, [n, ntypes].
