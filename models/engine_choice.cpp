@@ -17,27 +17,16 @@ constexpr Gate ANY{INFINITE, INFINITE, INFINITE};
 
 }    // namespace
 
-std::unique_ptr<Model> EngineChoice::make(const Candidate &candidate,
-                                          const std::vector<bool> &present, std::string &why_not)
+void EngineChoice::attempt(const Candidate &candidate, const std::vector<bool> &present)
 {
+  if (active) return;
   const auto expect = [&]() -> const Expected & {
     if (!expected_) expected_ = original->expected(present);
     return *expected_;
   };
-  return verified(expect, present, candidate.gate, candidate.make, why_not);
-}
-
-void EngineChoice::attempt(const Candidate &candidate, const std::vector<bool> &present)
-{
-  if (active) return;
   std::string why_not;
-  active = make(candidate, present, why_not);
-  if (!active) pass_over(candidate.name, why_not);
-}
-
-void EngineChoice::pass_over(const std::string &name, const std::string &why_not)
-{
-  reasons += (reasons.empty() ? "not " : "; not ") + name + ": " + why_not;
+  active = verified(expect, present, candidate.gate, candidate.make, why_not);
+  if (!active) reasons += (reasons.empty() ? "not " : "; not ") + candidate.name + ": " + why_not;
 }
 
 std::vector<EngineChoice::Candidate> EngineChoice::fused_candidates(
@@ -80,44 +69,30 @@ void EngineChoice::attempt_original_on_gpu(const std::vector<bool> &present)
 void EngineChoice::select_species(const std::vector<bool> &present)
 {
   active.reset();
-  rival_.reset();
   reasons.clear();
   expected_.reset();
   original->select_species(present);
   const std::vector<Candidate> faster = candidates(present);
   for (const Candidate &candidate : faster)
     if (candidate.on_gpu) attempt(candidate, present);
-  // What stands in for a GPU runs TorchScript where it is not demanded, to be tried beside others.
-  const bool stand_in = !gpu_stand_in().empty() && !options.gpu_demanded;
-  if ((options.gpu != pwmlff::CPU || stand_in) && options.engine != Engine::fused)
+  for (const Candidate &candidate : faster)
+    if (!candidate.on_gpu && candidate.fused && !options.gpu_demanded) attempt(candidate, present);
+  // What stands in for a GPU runs no TorchScript.
+  if (options.gpu != pwmlff::CPU && options.engine != Engine::fused)
     attempt_original_on_gpu(present);
   if (!active && options.gpu_demanded)
     throw std::runtime_error(
         "model file " + in_quotes(info_.file) + " cannot run on a GPU: " +
         (reasons.empty() ? "what stands in for one runs no TorchScript" : reasons) +
         "; use device auto or cpu");
-  const bool has_rival = active && active->name() != "fused" && !options.gpu_demanded;
-  std::string ignored;
-  for (const Candidate &candidate : faster) {
-    if (candidate.on_gpu) continue;
-    if (has_rival && candidate.fused && !rival_) rival_ = make(candidate, present, ignored);
-    attempt(candidate, present);
-  }
+  for (const Candidate &candidate : faster)
+    if (!candidate.on_gpu && !candidate.fused) attempt(candidate, present);
   if (!active && options.engine == Engine::fused)
     throw std::runtime_error("model file " + in_quotes(info_.file) +
                              " is not what the fused engine computes: " + reasons +
                              "; use engine auto" +
                              (original->name() == "torchscript" ? " or torchscript" : ""));
   if (!active) original->get_ready();
-}
-
-void EngineChoice::settle(const std::string &why_not)
-{
-  if (!why_not.empty()) {
-    pass_over(active->name() + " on the GPU", why_not);
-    active = std::move(rival_);
-  }
-  rival_.reset();
 }
 
 std::string EngineChoice::engine() const

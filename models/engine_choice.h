@@ -59,14 +59,6 @@ class EngineChoice : public Model {
   const Evaluation &evaluate(const Input &input) override { return in_use().evaluate(input); }
   double expected_peak(const Input &input) override { return in_use().expected_peak(input); }
 
-  /// A fused engine for the CPU, verified like what evaluates the model, where that is the file's
-  /// own code on a GPU that nobody demands: which one is faster has to be tried. Else null.
-  Model *rival() const { return rival_.get(); }
-
-  /// Let the rival go, or evaluate by it from now on.
-  /// @param why_not  the other one, for passed_over(); empty for the former
-  void settle(const std::string &why_not);
-
   /// What candidates were compared with; nothing where there were none.
   const std::optional<Expected> &expected() const { return expected_; }
 
@@ -101,14 +93,11 @@ class EngineChoice : public Model {
 
  private:
   Model &in_use() const { return active ? *active : *original; }
+  /// Evaluate by a candidate from now on, where nothing better was found and it can be verified.
   void attempt(const Candidate &candidate, const std::vector<bool> &present);
   void attempt_original_on_gpu(const std::vector<bool> &present);
-  std::unique_ptr<Model> make(const Candidate &candidate, const std::vector<bool> &present,
-                              std::string &why_not);
-  void pass_over(const std::string &name, const std::string &why_not);
 
   std::unique_ptr<Model> active;        // what evaluates, where it is not the original
-  std::unique_ptr<Model> rival_;        // until it is settled
   std::string reasons;                  // of what does not
   std::optional<Expected> expected_;    // of the original, for the species that take part
 };

@@ -5,18 +5,13 @@
 #include "archive/other_files.h"
 #include "collective.h"
 #include "core/periodic_table.h"
-#include "device_trial.h"
-#include "models/engine_choice.h"
-#include "neighbor_source.h"
 
 #include "atom.h"
 #include "comm.h"
 #include "compute.h"
-#include "domain.h"
 #include "error.h"
 #include "lammps.h"
 #include "modify.h"
-#include "neighbor.h"
 #include "utils.h"
 
 #include <algorithm>
@@ -114,32 +109,6 @@ std::string most_neighbors(const ModelInfo &info)
   return fmt::format(", at most {} neighbors of an element", info.max_neighbor);
 }
 
-Share share_of(const LAMMPS *lmp, const std::vector<int> &species_of_type)
-{
-  const Atom *const atom = lmp->atom;
-  const Domain *const domain = lmp->domain;
-  Share share{box_edges(*domain), {}, {}, {}};
-  for (int d = 0; d < 3; ++d) {
-    const double part = domain->triclinic ? domain->subhi_lamda[d] - domain->sublo_lamda[d]
-                                          : (domain->subhi[d] - domain->sublo[d]) / domain->prd[d];
-    for (double &component : share.edges[d]) component *= part;
-    share.repeats[d] =
-        d < domain->dimension && (domain->periodicity[d] || lmp->comm->procgrid[d] > 1);
-  }
-  for (int i = 0; i < atom->nlocal; ++i) {
-    const int species = species_of_type[atom->type[i]];
-    if (species < 0) continue;
-    share.species.push_back(species);
-    share.x.insert(share.x.end(), atom->x[i], atom->x[i] + 3);
-  }
-  return share;
-}
-
-std::string in_words(const StepTime &step)
-{
-  return step.failure.empty() ? fmt::format("{:.3g} ms a step", 1e3 * step.seconds) : step.failure;
-}
-
 }    // namespace
 
 Ensemble load_ensemble(LAMMPS *lmp, const std::vector<std::string> &files,
@@ -203,35 +172,6 @@ void require_one_exchange(LAMMPS *lmp, const Ensemble &models)
         "with each other ({}); use 'engine torchscript', or ranks that are alike",
         model->info().file, engines);
   }
-}
-
-bool settle_devices(LAMMPS *lmp, const Ensemble &models, const std::vector<int> &species_of_type)
-{
-  bool changed = false;
-  for (std::size_t m = 0; m < models.size() && lmp->atom->natoms > 0; ++m) {
-    auto *const model = dynamic_cast<EngineChoice *>(models[m].get());
-    Model *const rival = model ? model->rival() : nullptr;
-    if (!on_all_ranks(lmp->world, rival != nullptr)) {
-      if (model) model->settle("");
-      continue;
-    }
-    const std::string on_gpu = model->name(), on_cpu = rival->name();
-    const DeviceTrial trial =
-        try_devices(lmp->world, *model, *rival, share_of(lmp, species_of_type), lmp->neighbor->skin,
-                    lmp->comm->nthreads);
-    const std::string on_gpu_time = in_words(trial.gpu), on_cpu_time = in_words(trial.cpu);
-    const bool cpu = trial.takes_cpu();
-    if (lmp->comm->me == 0)
-      utils::logmesg(lmp,
-                     "Pair style pwmlff: device auto evaluates model {} on the {}: {} on the GPU: "
-                     "{}; {} on the CPU: {}; tried with {} atoms on a rank; 'device {}' takes the "
-                     "{} untried\n",
-                     m + 1, cpu ? "CPU" : "GPU", on_gpu, on_gpu_time, on_cpu, on_cpu_time,
-                     trial.natoms, cpu ? "gpu" : "cpu", cpu ? "GPU" : "CPU");
-    model->settle(cpu ? on_gpu_time + ", on the CPU " + on_cpu_time : "");
-    changed = changed || cpu;
-  }
-  return changed;
 }
 
 std::vector<std::string> identities(const Ensemble &models, const std::vector<std::string> &hashes)

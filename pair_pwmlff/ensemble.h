@@ -39,13 +39,6 @@ int exchange_width(const Ensemble &models);
 /// have to send. Collective.
 void require_one_exchange(LAMMPS_NS::LAMMPS *lmp, const Ensemble &models);
 
-/// Try what device auto leaves open (device_trial.h), for models that all ranks have a rival for,
-/// and take the faster engine. Without atoms it stays open. Collective.
-/// @param species_of_type [ntypes+1] -1 for NULL
-/// @return whether a model is evaluated by another engine than before
-bool settle_devices(LAMMPS_NS::LAMMPS *lmp, const Ensemble &models,
-                    const std::vector<int> &species_of_type);
-
 /// A line for each model: file, SHA-256, kind, engine.
 /// @param hashes [nmodels] SHA-256 of the files
 std::vector<std::string> identities(const Ensemble &models, const std::vector<std::string> &hashes);

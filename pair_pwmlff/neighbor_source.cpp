@@ -18,6 +18,7 @@
 #include "update.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <map>
 #include <mutex>
@@ -197,7 +198,8 @@ bool NeighborSource::leaves_out_bonded() const
   return !on_all_ranks(world, !found);
 }
 
-std::array<std::array<double, 3>, 3> box_edges(const Domain &domain)
+/// The edges of the box, row by row.
+static std::array<std::array<double, 3>, 3> box_edges(const Domain &domain)
 {
   const double *const h = domain.h;
   return {{{h[0], 0.0, 0.0}, {h[5], h[1], 0.0}, {h[4], h[3], h[2]}}};

@@ -94,9 +94,6 @@ class NeighborSource : private LAMMPS_NS::Pointers {
   bool on_device = false;           // LAMMPS makes a list only where atoms are left out
 };
 
-/// The edges of the box, row by row.
-std::array<std::array<double, 3>, 3> box_edges(const LAMMPS_NS::Domain &domain);
-
 /// Whether it is so on all ranks. They may run on different devices; where LAMMPS is told one
 /// thing, all have to tell it the same.
 bool on_all_ranks(MPI_Comm comm, bool condition);

@@ -426,7 +426,6 @@ void PairPWMLFF::init_style()
 {
   if (kokkos) kokkos->all_to_host();
   refuse_probes();
-  if (settle_devices(lmp, models, species_of_type)) take_engines();
   if (force->newton_pair == 0)
     error->all(FLERR,
                "Pair style pwmlff needs newton pair on: remove 'newton off' from the input{}",

@@ -15,6 +15,7 @@
 //   scratch<T>()        memory that the team shares, of the size that the launch asked for
 //   sync()              what lanes wrote before is seen by all after; every lane has to call it
 //   sum(v)              of all lanes, on all lanes; teams of up to 32
+//   exchange(v, n)      what lane ^ n has; n a power of two below lanes(); teams of up to 32
 //   sum_below(v, n)     of all lower lanes, and in n of all; teams of up to 32
 //   count_below(p, n)   how many lower lanes have p, and in n how many of all; teams of up to 32
 //   add(p, v)           *p += v where others add as well; returns what was there before
@@ -115,6 +116,14 @@ class HostTeam {
     for (int k = 0; k < lanes_; ++k) total += common->values[k];
     sync();
     return static_cast<T>(total);
+  }
+  template <class T> T exchange(T value, int offset) const
+  {
+    common->values[lane_] = value;
+    sync();
+    const double other = common->values[lane_ ^ offset];
+    sync();
+    return static_cast<T>(other);
   }
   template <class T> T sum_below(T value, T &total) const
   {

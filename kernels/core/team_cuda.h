@@ -38,6 +38,11 @@ template <int N> class CudaTeam {
       value += __shfl_xor_sync(mask(), value, offset, N);
     return value;
   }
+  template <class T> __device__ T exchange(T value, int offset) const
+  {
+    static_assert(N <= WARP);
+    return __shfl_xor_sync(mask(), value, offset, N);
+  }
   template <class T> __device__ T sum_below(T value, T &total) const
   {
     static_assert(N <= WARP);
@@ -58,6 +63,11 @@ template <int N> class CudaTeam {
     return __popc(votes & ((1u << (threadIdx.x % WARP)) - 1u));
   }
   template <class T> __device__ T add(T *target, T value) const { return atomicAdd(target, value); }
+  __device__ std::int64_t add(std::int64_t *target, std::int64_t value) const
+  {
+    return static_cast<std::int64_t>(atomicAdd(reinterpret_cast<unsigned long long *>(target),
+                                               static_cast<unsigned long long>(value)));
+  }
   __device__ void raise(int *target, int value) const { atomicMax(target, value); }
   __device__ void raise(std::int64_t *target, std::int64_t value) const
   {

@@ -137,9 +137,8 @@ def same(found: EngineResult, wanted: EngineResult) -> bool:
 
 #: Those with code for GPUs run it on the CPU in one lane, and two with a thread for each.
 CASES = [
-    *((name, device) for name in FAMILIES for device in DEVICES if not name.startswith("mace")),
-    *((name, "") for name in FAMILIES if name.startswith("mace")),
-    *(thorough((name, "cpu:lanes")) for name in ("dp", "nep, all flags")),
+    *((name, device) for name in FAMILIES for device in DEVICES),
+    *(thorough((name, "cpu:lanes")) for name in ("dp", "mace", "mace, density", "nep, all flags")),
 ]
 
 
@@ -283,8 +282,3 @@ def test_some_of_the_elements(engines):
         fewer = Engine(engine.name, precision, engine.device, some)
         with pytest.raises(ValueError, match=r"center \d+ is of species \d+, .* take part"):
             fewer(structure(engine.elements))
-
-
-def test_no_code_for_gpus():
-    with pytest.raises(ValueError, match="there is no code of it for GPUs"):
-        Engine("mace", "exact", "cpu")

@@ -8,8 +8,7 @@ import numpy as np
 import pytest
 import torch
 
-from harness import ON_DEVICE, Lammps
-from mace_oracle import Shape, save
+from harness import Lammps
 from pwmlff import devices
 from pwmlff.launch.lmp import DUMP, MEASURE, forces
 from systems import SYSTEMS, crystal
@@ -103,43 +102,6 @@ def test_torchscript_on_gpu(folder: Lammps, ranks):
         np.testing.assert_allclose(
             run.vector("c_press"), expected.vector("c_press"), rtol=1e-10, atol=1e-6
         )
-
-
-FOUND = re.compile(
-    r"Pair style pwmlff: device auto evaluates model (\d) on the (CPU|GPU): torchscript.* on the "
-    r"GPU: (\S+) ms a step; fused on the CPU: (\S+) ms a step; tried with (\d+) atoms on a rank; "
-    r"'device (cpu|gpu)' takes the (CPU|GPU) untried\n"
-)
-
-
-@pytest.mark.skipif(
-    bool(devices.inventory().gpus) and not gpus_for_torch(), reason="has a GPU, but not for torch"
-)
-@pytest.mark.parametrize("ranks", [1, 2])
-def test_auto_takes_what_is_faster(folder: Lammps, ranks: int):
-    """MACE, which no engine runs on a GPU: the file's own code there, or the CPU's engine.
-
-    Without a GPU the own code runs on the CPU in its place, tens of times slower.
-    """
-    for seed, name in enumerate(("model.pt", "b.pt")):
-        save(folder.folder / name, Shape(), seed)
-    text = SETUP.replace("model.pt", "model.pt b.pt") + f"{DUMP}run 0\n"
-    expected = folder.run(text.format("device cpu"), ranks)
-    assert "device auto" not in expected.output
-    run = folder.run(text.format(""), ranks, **ON_DEVICE)
-    trials = FOUND.findall(run.output)  # one for each model, and none for the second run
-    assert [trial[0] for trial in trials] == ["1", "2"]
-    engines = re.findall(r"\n    engine (\w+)", run.output)
-    for (_, device, on_gpu, on_cpu, natoms, other, untried), engine in zip(
-        trials, engines, strict=True
-    ):
-        assert device == ("CPU" if float(on_cpu) < float(on_gpu) else "GPU")
-        assert engine == ("fused" if device == "CPU" else "torchscript")
-        assert {device, other.upper()} == {"CPU", "GPU"} and untried == other.upper()
-        assert len(crystal(1)) / ranks <= int(natoms) <= len(crystal(1))
-        assert device == "CPU" or not ON_DEVICE
-    np.testing.assert_allclose(run.thermo()["PotEng"], expected.thermo()["PotEng"], rtol=1e-8)
-    np.testing.assert_allclose(forces(run.atoms()), forces(expected.atoms()), rtol=0, atol=1e-6)
 
 
 @pytest.mark.skipif(len(devices.inventory().gpus) < 2, reason="needs two GPUs")

@@ -23,7 +23,7 @@ SHAPE = Shape()
 DEEP = Shape(leaving=(0, 2, 0), residual=(True, False, True), density=True, zbl=True)
 
 
-@pytest.mark.parametrize("engine", [thorough("exact"), "double", "mixed"])
+@pytest.mark.parametrize("engine", [thorough("exact"), "double", "mixed", "device", "device mixed"])
 @pytest.mark.parametrize("name", [name for name in SYSTEMS if name.startswith("two")])
 @pytest.mark.parametrize("ranks", [thorough(1), 2])
 def test_reference(lammps: Lammps, name: str, ranks: int):
@@ -36,7 +36,7 @@ def test_reference(lammps: Lammps, name: str, ranks: int):
     assert_equal(lammps, run, evaluate(model, atoms), prism)
 
 
-@pytest.mark.parametrize("engine", ["exact", thorough("double")])
+@pytest.mark.parametrize("engine", ["exact", thorough("double"), "device"])
 @pytest.mark.parametrize("shape", [thorough(SHAPE), DEEP], ids=["two rounds", "three rounds"])
 def test_any_number_of_ranks(lammps: Lammps, shape: Shape):
     save(lammps.folder / "model.pt", shape)
@@ -53,7 +53,7 @@ def test_no_ghosts_of_ghosts(lammps: Lammps, ranks: int):
     assert re.findall(r"ghost atom cutoff = (\S+)", run.output) == ["5"]
 
 
-@pytest.mark.parametrize("engine", ["exact"])
+@pytest.mark.parametrize("engine", ["exact", "device"])
 def test_beside_other_styles(lammps: Lammps):
     """In an ensemble with files that exchange other widths, or nothing; in a hybrid style, whose
     room for exchange was made before; with two threads."""
@@ -72,7 +72,7 @@ def test_beside_other_styles(lammps: Lammps):
     assert_equal(lammps, run, evaluate(model, atoms), prism)
 
 
-@pytest.mark.parametrize("engine", ["double"])
+@pytest.mark.parametrize("engine", ["double", "device"])
 @pytest.mark.parametrize(
     "comm", ["", thorough("comm_style tiled\n"), "neighbor 1.0 multi\ncomm_modify mode multi\n"]
 )

@@ -7,10 +7,10 @@
 #include "../../core/cpu/driver.h"
 #include "../../core/cpu/instruction_set.h"
 #include "cpu/mace_program.h"
+#include "gpu/mace_gpu_engine.h"
 #include "plan.h"
 #include "read_mace.h"
 
-#include <stdexcept>
 #include <utility>
 
 namespace pwmlff {
@@ -48,7 +48,7 @@ class MaceFamilyNetwork : public Network {
   }
   std::unique_ptr<FusedEngine> engine(const EngineSettings &settings) const override
   {
-    if (settings.device) throw std::runtime_error("there is no code of it for GPUs");
+    if (settings.device) return make_mace_gpu_engine(*network, settings);
     return std::make_unique<MaceCpuEngine>(network, settings);
   }
 

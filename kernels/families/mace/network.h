@@ -114,6 +114,19 @@ struct MaceNetwork {
   std::vector<MaceLayer> layers;
 
   int nspecies() const { return static_cast<int>(atom_type.size()); }
+  /// Radial functions depend on the species of a pair by the transform alone: which of
+  /// npairs() they are, the same in both directions.
+  [[gnu::always_inline]] int pair_of(int a, int b) const
+  {
+    if (agnesi.empty()) return 0;
+    return a > b ? a * nspecies() + b : b * nspecies() + a;
+  }
+  int npairs() const { return agnesi.empty() ? 1 : nspecies() * nspecies(); }
+  /// Half of the sum of the covalent radii; 1 without the transform.
+  [[gnu::always_inline]] double radius_of(int a, int b) const
+  {
+    return agnesi.empty() ? 1.0 : 0.5 * (radii[a] + radii[b]);
+  }
 };
 
 /// What the engine has room for.

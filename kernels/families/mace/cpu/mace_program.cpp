@@ -99,8 +99,8 @@ template <class T> class MaceWorker : public Worker {
       directions(network.largest)
   {
     for (const auto &layer : layers)
-      functions.push_back(std::make_unique<RadialFunctions>(network, *layer->source, layer->radial,
-                                                            stride, layer->columns));
+      functions.push_back(
+          std::make_unique<RadialFunctions>(layer->radial->functions(network, *layer->source)));
   }
 
   void run(int phase, const BlockPlan &plan, const CenterBlock *blocks_, int nblocks_,
@@ -275,24 +275,24 @@ template <class T> class MaceWorker : public Worker {
     directions.take(rij.get() + 3 * static_cast<std::ptrdiff_t>(begin), n);
     const auto room = static_cast<std::size_t>(n);
     neighbor_feature.reserve(room);
-    radial_value.reserve(room * layer.columns);
-    if (slopes) radial_slope.reserve(room * layer.columns);
+    radial_value.reserve(room * layer.radial->columns);
+    if (slopes) radial_slope.reserve(room * layer.radial->columns);
     const std::size_t size = packed.size_of(layer.into);
     for (int e = 0; e < n; ++e) {
       const int j = row[begin + e];
       neighbor_feature[e] =
           t > 0 ? model.sent[t].get() + j * size
                 : packed.embedded.get() + static_cast<std::ptrdiff_t>(input->species[j]) * stride;
-      T *const value = &radial_value[static_cast<std::size_t>(e) * layer.columns];
+      T *const value = &radial_value[static_cast<std::size_t>(e) * layer.radial->columns];
       T *const slope =
-          slopes ? &radial_slope[static_cast<std::size_t>(e) * layer.columns] : nullptr;
+          slopes ? &radial_slope[static_cast<std::size_t>(e) * layer.radial->columns] : nullptr;
       const double r = directions.r[e];
       const int a = input->species[row_of(center)], b = input->species[j];
-      if (!layer.tables.empty()) {
-        layer.tables[packed.table_of(a, b)]->evaluate(*functions[t], r, value, slope);
+      if (!layer.radial->tables.empty()) {
+        layer.radial->tables[network.pair_of(a, b)]->evaluate(*functions[t], r, value, slope);
         continue;
       }
-      functions[t]->evaluate(r, packed.radius_of(a, b));
+      functions[t]->evaluate(r, network.radius_of(a, b));
       functions[t]->copy(value, slope);
     }
   }
@@ -308,7 +308,7 @@ template <class T> class MaceWorker : public Worker {
             neighbor_feature.get(),
             radial_value.get() + number * stride,
             slopes ? radial_slope.get() + number * stride : nullptr,
-            layer.columns,
+            layer.radial->columns,
             stride};
   }
 
@@ -342,8 +342,9 @@ template <class T> class MaceWorker : public Worker {
       }
       double density = 0.0;
       for (int e = 0; layer.density && e < directions.n; ++e)
-        density += static_cast<double>(radial_value[static_cast<std::size_t>(e) * layer.columns +
-                                                    layer.paths.size() * stride]);
+        density +=
+            static_cast<double>(radial_value[static_cast<std::size_t>(e) * layer.radial->columns +
+                                             layer.paths.size() * stride]);
       inverse_density[static_cast<std::size_t>(t) * ncenters + center] = 1.0 / (1.0 + density);
     }
   }
@@ -478,9 +479,9 @@ template <class T> class MaceWorker : public Worker {
         for (int n = 0; n < nhidden; ++n)
           z[n] += static_cast<double>(h[k]) * first[static_cast<std::ptrdiff_t>(k) * nhidden + n];
       for (int n = 0; n < nhidden; ++n) {
-        const double s = 1.0 / (1.0 + __builtin_exp(-z[n])), last = source.readout_last[n];
-        energy += last * z[n] * s;
-        z[n] = network.scale * last * s * (1.0 + z[n] * (1.0 - s));
+        double slope = 0.0;
+        energy += source.readout_last[n] * silu(z[n], slope);
+        z[n] = network.scale * source.readout_last[n] * slope;
       }
       for (int k = 0; k < channels; ++k) {
         double sum = 0.0;
@@ -581,7 +582,7 @@ template <class T> class MaceWorker : public Worker {
       if (layer.density)
         directions.radial[e] +=
             ddensity *
-            static_cast<double>(radial_slope[static_cast<std::size_t>(e) * layer.columns +
+            static_cast<double>(radial_slope[static_cast<std::size_t>(e) * layer.radial->columns +
                                              layer.paths.size() * stride]);
       if (repel)
         directions.radial[e] +=
@@ -594,23 +595,14 @@ template <class T> class MaceWorker : public Worker {
   /// Adds half of the energy of a pair, and returns its derivative.
   double repulsion(int a, int b, double r, double &energy) const
   {
-    constexpr double decay[4] = {3.2, 0.9423, 0.4028, 0.2016};
     const std::ptrdiff_t pair = static_cast<std::ptrdiff_t>(a) * nspecies + b;
     const double reach = network.zbl_reach[pair];
     if (r >= reach) return 0.0;
-    const double length = network.zbl_length[pair], strength = network.zbl_strength[pair];
-    double phi = 0.0, dphi = 0.0;
-    for (int k = 0; k < 4; ++k) {
-      const double term = network.zbl[1 + k] * __builtin_exp(-decay[k] * r / length);
-      phi += term;
-      dphi -= decay[k] / length * term;
-    }
-    const double v = strength / r * phi, dv = strength / r * (dphi - phi / r);
-    double df = 0.0;
-    const double f = polynomial_cutoff(network.zbl[0], r / reach, df);
-    df /= reach;
-    energy += 0.5 * network.scale * v * f;
-    return 0.5 * network.scale * (dv * f + v * df);
+    double slope = 0.0;
+    energy += 0.5 * network.scale *
+              mace_zbl(network.zbl.data(), network.zbl_strength[pair], network.zbl_length[pair],
+                       reach, r, slope);
+    return 0.5 * network.scale * slope;
   }
 
   void begin_dfeatures(int t)

@@ -43,17 +43,15 @@ template <class T> struct Path {
 template <class T> struct PackedLayer {
   int into, out, degree_paths[MACE_MOST_DEGREE + 1];
   int ncomponents;    // of A
-  int columns;        // of radial functions
   bool density, residual;
   const MaceLayer *source;
-  std::vector<Buffer<double>> radial;    // weights of the net, aligned: four percent of `exact`
+  std::unique_ptr<PackedRadial<T>> radial;
   std::vector<std::unique_ptr<const Path<T>>> paths;
   std::vector<std::unique_ptr<const Polynomial<T>>> polynomials;
   Mixing<T> up, product, skip;
   Matrices<T> message;         // [degree, species or one]
   Matrices<T> message_back;    // [path, species or one]
   int messages;
-  std::vector<std::unique_ptr<RadialTable<T>>> tables;    // [pairs], or empty
 };
 
 template <class T> class PackedMace {
@@ -72,16 +70,15 @@ template <class T> class PackedMace {
     for (std::size_t s = 0; s < plan.slot.size(); ++s) slot[s] = plan.slot[s];
     for (std::size_t t = 0; t < network.layers.size(); ++t)
       layers.push_back(pack(plan, plan.layers[t], network.layers[t]));
-    if (precision != Precision::exact) make_tables(plan);
+    for (const auto &layer : layers)
+      if (precision != Precision::exact) layer->radial->tabulate(plan, *layer->source);
     embed();
   }
 
   std::size_t table_bytes() const
   {
     std::size_t bytes = 0;
-    for (const auto &layer : layers)
-      for (const auto &table : layer->tables)
-        if (table) bytes += table->bytes();
+    for (const auto &layer : layers) bytes += layer->radial->table_bytes();
     return bytes;
   }
 
@@ -89,16 +86,6 @@ template <class T> class PackedMace {
   std::size_t size_of(int degree) const
   {
     return static_cast<std::size_t>(degree + 1) * (degree + 1) * stride;
-  }
-
-  int table_of(int a, int b) const
-  {
-    if (network.agnesi.empty()) return 0;
-    return a > b ? a * nspecies + b : b * nspecies + a;
-  }
-  double radius_of(int a, int b) const
-  {
-    return network.agnesi.empty() ? 1.0 : 0.5 * (network.radii[a] + network.radii[b]);
   }
 
   const MaceNetwork &network;
@@ -128,12 +115,7 @@ template <class T> class PackedMace {
           path_sums<T>(path.feature, path.degree), Coupled<T>(planned.couplings[p])}));
       layer->ncomponents += 2 * path.degree + 1;
     }
-    layer->columns = static_cast<int>(source.paths.size()) * stride + (layer->density ? width : 0);
-    for (const MaceMatrix &matrix : source.radial) {
-      layer->radial.emplace_back(matrix.values.size());
-      for (std::size_t k = 0; k < matrix.values.size(); ++k)
-        layer->radial.back()[k] = matrix.values[k];
-    }
+    layer->radial = std::make_unique<PackedRadial<T>>(source, stride, width);
     for (const MaceMatrix &matrix : source.up) layer->up.add(matrix);
     for (const MaceMatrix &matrix : source.product) layer->product.add(matrix);
     for (const MaceMatrix &matrix : source.skip) layer->skip.add(matrix);
@@ -155,22 +137,6 @@ template <class T> class PackedMace {
       layer->polynomials.push_back(std::make_unique<Polynomial<T>>(
           polynomial, channels, static_cast<int>(plan.species.size())));
     return layer;
-  }
-
-  void make_tables(const MacePlan &plan)
-  {
-    const RadialTolerance tolerance =
-        sizeof(T) == 8 ? RadialTolerance{1e-10, 1e-8} : RadialTolerance{1e-6, 1e-5};
-    for (const auto &layer : layers) {
-      RadialFunctions functions(network, *layer->source, layer->radial, stride, layer->columns);
-      layer->tables.resize(network.agnesi.empty() ? 1 : nspecies * nspecies);
-      for (const int a : plan.species)
-        for (const int b : plan.species) {
-          if (b > a || (network.agnesi.empty() && layer->tables[0])) continue;
-          layer->tables[table_of(a, b)] = std::make_unique<RadialTable<T>>(
-              functions, radius_of(a, b), network.cutoff, layer->columns, tolerance);
-        }
-    }
   }
 
   /// What goes along edges in layer 0, and what is added there: both depend on species alone.

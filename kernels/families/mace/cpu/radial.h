@@ -13,21 +13,14 @@
 
 #include "../../../core/cpu/simd.h"
 #include "../../../math/spline_terms.h"
-#include "../network.h"
+#include "../plan.h"
+#include "../radial_formulas.h"
+#include "mace_tables.h"
 
+#include <memory>
 #include <vector>
 
 namespace pwmlff::PWMLFF_ISA::mace {
-
-/// The polynomial cutoff f with power p at u = r/cutoff, also beyond where it ends.
-/// @param df  df/du
-inline double polynomial_cutoff(double p, double u, double &df)
-{
-  const double un = __builtin_pow(u, p - 1.0);
-  const double c0 = (p + 1.0) * (p + 2.0) / 2.0, c1 = p * (p + 2.0), c2 = p * (p + 1.0) / 2.0;
-  df = -un * (p * c0 - u * ((p + 1.0) * c1 - u * (p + 2.0) * c2));
-  return 1.0 - un * u * (c0 - u * (c1 - u * c2));
-}
 
 /// Functions of a layer, and their derivatives by r: R_p,k at p*stride + k, and rho at paths*stride
 /// where there is a density.
@@ -62,19 +55,13 @@ class RadialFunctions {
     const double f = polynomial_cutoff(network.power, r / network.cutoff, df);
     df /= network.cutoff;
     double t = r, dt = 1.0;
-    if (!network.agnesi.empty()) transform(r / radius, radius, t, dt);
+    if (!network.agnesi.empty()) t = agnesi_transform(network.agnesi.data(), r, radius, dt);
     const double inner = network.cutoff_first ? f : 1.0, dinner = network.cutoff_first ? df : 0.0;
     const double outer = network.cutoff_first ? 1.0 : f, douter = network.cutoff_first ? 0.0 : df;
     for (int n = 0; n < nbasis; ++n) {
-      double b = 0.0, db = 0.0;
-      const double w = network.frequency[n];
-      if (network.basis == MaceBasis::bessel) {
-        b = network.factor * __builtin_sin(w * t) / t;
-        db = (network.factor * w * __builtin_cos(w * t) - b) / t;
-      } else {
-        b = __builtin_exp(network.factor * (t - w) * (t - w));
-        db = 2.0 * network.factor * (t - w) * b;
-      }
+      double db = 0.0;
+      const double b = radial_function(network.basis == MaceBasis::bessel, network.factor,
+                                       network.frequency[n], t, db);
       db *= dt;
       x[n] = b * inner;
       dx[n] = db * inner + b * dinner;
@@ -96,9 +83,9 @@ class RadialFunctions {
       product(n);
       if (n + 1 < nlayers) {
         for (int k = 0; k < layer.radial[n].columns; ++k) {
-          const double s = 1.0 / (1.0 + __builtin_exp(-y[k]));
-          x[k] = y[k] * s;
-          dx[k] = s * (1.0 + y[k] * (1.0 - s)) * dy[k];
+          double slope_of_silu = 0.0;
+          x[k] = silu(y[k], slope_of_silu);
+          dx[k] = slope_of_silu * dy[k];
         }
         continue;
       }
@@ -122,16 +109,6 @@ class RadialFunctions {
   Buffer<double> value, slope;    // [columns] of the last distance
 
  private:
-  void transform(double u, double radius, double &t, double &dt) const
-  {
-    const double q = network.agnesi[0], p = network.agnesi[1], a = network.agnesi[2];
-    const double top = a * __builtin_pow(u, q), bottom = 1.0 + __builtin_pow(u, q - p);
-    const double fraction = top / bottom;
-    t = 1.0 / (1.0 + fraction);
-    const double slope = fraction * (q - (q - p) * (bottom - 1.0) / bottom) / (u * radius);
-    dt = -t * t * slope;
-  }
-
   void product(int n)
   {
     const int columns = layer.radial[n].columns, rows = layer.radial[n].rows;
@@ -210,6 +187,8 @@ template <class T> class RadialTable {
 
   std::size_t bytes() const { return coef.size() * sizeof(T); }
 
+  MaceTable<T> view() const { return {coef.get(), intervals, lowest, start, per_spacing}; }
+
  private:
   static constexpr int first_intervals = 96, most_intervals = 1 << 14;
 
@@ -268,6 +247,54 @@ template <class T> class RadialTable {
   double radius, lowest = 0.0, start = 0.0, per_spacing = 0.0;
   double largest_value = 0.0, largest_slope = 0.0;
   Buffer<T> coef;
+};
+
+/// The radial functions of a layer, packed.
+template <class T> struct PackedRadial {
+  /// @param stride   at least K, a multiple of the lanes
+  /// @param density  columns behind the paths for the density, where there is one
+  PackedRadial(const MaceLayer &layer, int stride, int density) :
+      stride(stride),
+      columns(static_cast<int>(layer.paths.size()) * stride + (layer.density.empty() ? 0 : density))
+  {
+    for (const MaceMatrix &matrix : layer.radial) {
+      weights.emplace_back(matrix.values.size());
+      for (std::size_t k = 0; k < matrix.values.size(); ++k) weights.back()[k] = matrix.values[k];
+    }
+  }
+
+  RadialFunctions functions(const MaceNetwork &network, const MaceLayer &layer) const
+  {
+    return {network, layer, weights, stride, columns};
+  }
+
+  void tabulate(const MacePlan &plan, const MaceLayer &layer)
+  {
+    const MaceNetwork &network = plan.network;
+    const RadialTolerance tolerance =
+        sizeof(T) == 8 ? RadialTolerance{1e-10, 1e-8} : RadialTolerance{1e-6, 1e-5};
+    RadialFunctions formulas = functions(network, layer);
+    tables.resize(network.npairs());
+    for (const int a : plan.species)
+      for (const int b : plan.species) {
+        auto &table = tables[network.pair_of(a, b)];
+        if (!table)
+          table = std::make_unique<RadialTable<T>>(formulas, network.radius_of(a, b),
+                                                   network.cutoff, columns, tolerance);
+      }
+  }
+
+  std::size_t table_bytes() const
+  {
+    std::size_t bytes = 0;
+    for (const auto &table : tables)
+      if (table) bytes += table->bytes();
+    return bytes;
+  }
+
+  const int stride, columns;
+  std::vector<Buffer<double>> weights;    // of the net, aligned: four percent of `exact`
+  std::vector<std::unique_ptr<RadialTable<T>>> tables;    // [pairs], or empty
 };
 
 }    // namespace pwmlff::PWMLFF_ISA::mace

@@ -158,8 +158,8 @@ template <class T, NepWay way = NepWay::all> struct NepEnergies {
     }
     T u[3];
     for (int c = 0; c < 3; ++c) u[c] = edge[c] / edge[3];
-    nep_harmonics(model.sphere, model.degree, u,
-                  [&](int place, T value) { harmonics[place] = value; });
+    harmonics_by_place(model.sphere, model.degree, u,
+                       [&](int place, T value) { harmonics[place] = value; });
   }
 
   /// Sum of squares of a function's moments of one degree.

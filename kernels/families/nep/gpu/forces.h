@@ -142,7 +142,7 @@ template <class T> struct NepForces {
           value += by_moment[n] * g.value[n];
         }
       };
-      along += nep_sums(model.sphere, model.degree, u, factors, by_u);
+      along += sum_harmonics(model.sphere, model.degree, u, factors, by_u);
     }
     return along;
   }

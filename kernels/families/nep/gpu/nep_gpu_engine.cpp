@@ -2,7 +2,7 @@
 
 #include "nep_gpu_engine.h"
 
-#include "../../../math/sphere_constants.h"
+#include "../../../math/sphere_sums.h"
 #include "../series.h"
 #include "kernels.h"
 #include "nep_gpu_charges.h"
@@ -45,7 +45,7 @@ template <class T> class NepGpuEngine : public FusedEngine {
     if (network.charge_mode > 0) charges = std::make_unique<NepCharges>(device_, network);
     has_charges_ = charges != nullptr;
     exchange_width_ = has_charges_;
-    keep_sphere();
+    model.sphere = keep(sphere_table());
     keep_pairs(network);
     keep_invariants(network);
     keep_networks(network);
@@ -83,19 +83,6 @@ template <class T> class NepGpuEngine : public FusedEngine {
   template <class V> const T *keep(const V &values)
   {
     return constants.keep(std::vector<T>(values.begin(), values.end()));
-  }
-
-  void keep_sphere()
-  {
-    constexpr int degrees = 9;
-    const auto &numbers = sphere_constants<degrees - 1>;
-    std::vector<double> table;
-    for (int m = 0; m < degrees; ++m)
-      for (int l = 0; l < degrees; ++l) {
-        table.push_back(l == m ? numbers.first[m] : numbers.a[l][m]);
-        table.push_back(numbers.b[l][m]);
-      }
-    model.sphere = keep(table);
   }
 
   NepGpuSeries<T> keep_series(const double *c, int nfunctions, int nbasis, double cutoff)

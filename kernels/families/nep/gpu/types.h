@@ -63,7 +63,7 @@ template <class T> struct NepGpuModel {
   int ninvariants, squared;     // blocks behind q_nl, and which of them is q_n(1111); or -1
   int ndescriptors, nhidden;    // nhidden: of all layers
   bool temperature;
-  const T *sphere;                     // [9 m, 9 l, 2] a and b of sphere.h, first Q_mm at l = m
+  const T *sphere;                     // math/sphere_sums.h
   const NepGpuPair<T> *pairs;          // [nspecies, nspecies] center first
   const NepGpuNetwork<T> *networks;    // [nspecies]
   const NepGpuInvariant *invariants;
