@@ -25,6 +25,7 @@ import os
 import platform
 import re
 import shutil
+import sys
 import tempfile
 import time
 from collections.abc import Sequence
@@ -53,6 +54,9 @@ from pwmlff.native import Network, NetworkEngine
 from pwmlff.report import Failure, console
 from pwmlff.train.potential import of_file
 
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests"))
+from mace_oracle import Shape, save
+
 LJ = Path(__file__).resolve().parents[1] / "examples" / "lj"
 DOUBLE = "engine fused precision double"
 MIXED = "engine fused precision mixed"
@@ -61,6 +65,7 @@ LARGEST_FILE = 6144  # atoms; larger boxes are replicas of this one
 ENGINES = ("torchscript", "fused")
 PRECISIONS = ("exact", "double", "mixed")
 HFO2_CELL = 12  # atoms of a fluorite cell
+MACE = {"MACE 32": 32, "MACE 128": 128}  # channels of degrees 0 and 1
 BYTES_PER_ATOM = 4096  # of an lmp with neighbors up to 8 angstrom, and of the structure in Python
 PHASES = ("Pair", "Neigh", "Comm", "Modify", "Output", "Other")
 CORES = os.cpu_count() or 1
@@ -158,18 +163,14 @@ class Case:
         if self.engine == "zero":
             style = "pair_style zero 6.0 full\npair_coeff * *"
         else:
-            names = (
-                [f"{'padded' if self.padded else 'hfo2'}.pt"]
-                if self.system == "HfO2"
-                else ["lj.pt"]
-            )
-            elements = "Hf O" if self.system == "HfO2" else "Ar"
+            name = "padded.pt" if self.padded else f"{self.system.lower().replace(' ', '-')}.pt"
+            elements = "Ar" if self.system == "LJ" else "Hf O"
             style = (
-                f"pair_style pwmlff {' '.join(names * self.models)} {self.engine} out_freq 100\n"
+                f"pair_style pwmlff {' '.join([name] * self.models)} {self.engine} out_freq 100\n"
             )
             style += f"pair_coeff * * {elements}"
         warm = max(1, steps // 10)
-        if self.system == "HfO2":
+        if self.system != "LJ":
             return HFO2.format(
                 base=self.base, copies=self.copies, style=style, steps=steps, warm=warm
             )
@@ -307,11 +308,24 @@ def gpu_cases(quick: bool) -> list[Case]:
         Case("HfO2", large, engine + GPU, ranks=n) for engine in (DOUBLE, MIXED) for n in ranks
     ]
     chosen += [Case("LJ", n, DOUBLE + GPU) for n in (4000, 32000, 864000)[: 2 if quick else 3]]
+    chosen += [Case(system, n, MIXED + GPU) for system in MACE for n in sizes[:4]]
+    chosen += [Case("MACE 32", n, DOUBLE + GPU) for n in (96, LARGEST_FILE)]
     return chosen
 
 
-def prepare(folder: Path, atoms_of: set[int]) -> str:
+def save_mace(path: Path, channels: int) -> None:
+    """A model of the shape of MACE's own, with parameters by chance and energies near zero."""
+    shape = Shape(
+        cutoff=6.0, channels=channels, largest=3, leaving=(1, 0), terms=60, hidden=(64, 64, 64),
+        residual=(False, True), scale=1e-3,
+    )  # fmt: skip
+    save(path, shape)
+
+
+def prepare(folder: Path, atoms_of: set[int], systems: set[str]) -> str:
     """Write structures of these sizes and all models; return where the parameters come from."""
+    for system in systems & MACE.keys():
+        save_mace(folder / f"{system.lower().replace(' ', '-')}.pt", MACE[system])
     rng = np.random.default_rng(0)
     cell = bulk("HfO2", "fluorite", a=5.08, cubic=True)
     for natoms in sorted(atoms_of):
@@ -507,7 +521,11 @@ def bench(options: Choice) -> Measured:
     done = cases(options)
     with tempfile.TemporaryDirectory(prefix="pwmlff-") as name:
         folder = Path(name)
-        parameters = prepare(folder, {case.base for case in done if case.system == "HfO2"})
+        parameters = prepare(
+            folder,
+            {case.base for case in done if case.system != "LJ"},
+            {case.system for case in done},
+        )
         kernels = {}
         if options.gpu:
             cells = 16 if options.quick else 32

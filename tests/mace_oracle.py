@@ -38,6 +38,7 @@ class Shape:
     cutoff_first: bool = True
     agnesi: bool = False
     zbl: bool = False
+    scale: float = 0.8  # of readouts
 
     @classmethod
     def random(cls, seed: int) -> Shape:
@@ -73,7 +74,7 @@ class RandomArrays:
             "atom_type": np.array(shape.elements, float),
             "cutoff": np.array(shape.cutoff),
             "energies": self.normal(n),
-            "scaling": np.array([0.8, 0.1]),
+            "scaling": np.array([shape.scale, 0.1]),
             "embedding": self.normal(n, k),
             **self.radial(),
         }

@@ -44,9 +44,12 @@ PWMLFF_FORMULA void scatter_sums(const Team &team, int across, T *value, int &fi
 /// @tparam INTO  at least the largest degree of features that enter; 4 where paths lead to degree 4
 template <class T, int INTO> struct MaceEdgeGradients {
   static constexpr int lanes = 32;
-  static constexpr int resident = INTO * sizeof(T) > 4 ? 256 : 384;    // registers of sums
+  static constexpr int resident = INTO == 0              ? 512 / sizeof(T) * 4
+                                  : INTO * sizeof(T) > 4 ? 256
+                                                         : 384;
   static constexpr const char *name = "MaceEdgeGradients";
   static constexpr int SIZE = 8, V = MaceLanes<T>::size;
+  static constexpr int ENERGY = 0, FORCE = 1, VIRIAL = 4, NSUMS = 13;    // sums of the center
   using Tile = MaceTile<T, SIZE>;
   MaceGpuModel<T> model;
   MaceGpuLayer<T> layer;
@@ -68,14 +71,16 @@ template <class T, int INTO> struct MaceEdgeGradients {
     int most = 0;
     for (int l = 0; l <= layer.into; ++l)
       most = std::max(most, layer.first_coupling[l + 1] - layer.first_coupling[l]);
-    return sizeof(Tile) + sizeof(T) * SIZE * (2 * model.ncomponents + 2 * most + 1);
+    return sizeof(Tile) + sizeof(double) * SIZE * NSUMS +
+           sizeof(T) * SIZE * (2 * model.ncomponents + 2 * most + 1);
   }
 
   template <class Team> PWMLFF_FORMULA void operator()(const Team &team, std::int64_t item) const
   {
-    const std::int64_t center = item / of_center();
-    const int which = static_cast<int>(item % of_center()) / nparts(), degree = which / nchunks();
-    const int begin = static_cast<int>(item % nparts()) * MACE_PART, count = chunk.count[center];
+    const std::int64_t center = item % chunk.nitems;
+    const int rest = static_cast<int>(item / chunk.nitems), count = chunk.count[center];
+    const int which = rest % (nchunks() * (layer.into + 1)), degree = which / nchunks();
+    const int begin = rest / (nchunks() * (layer.into + 1)) * MACE_PART;
     const int end = begin + MACE_PART < count ? begin + MACE_PART : count;
     if (begin >= end) return;
     const MaceLanes<T> mine(team, model.row, which % nchunks());
@@ -99,7 +104,13 @@ template <class T, int INTO> struct MaceEdgeGradients {
  private:
   /// What the scratch of a team holds behind the tile, [., SIZE] each.
   struct Arrays {
-    T *y, *by_y, *coupling, *by_coupling, *by_length;
+    double *own;    // of the center
+    int ncomponents, ncouplings;
+    PWMLFF_FORMULA T *y() const { return reinterpret_cast<T *>(own + NSUMS * SIZE); }
+    PWMLFF_FORMULA T *by_y() const { return y() + ncomponents * SIZE; }
+    PWMLFF_FORMULA T *coupling() const { return y() + 2 * ncomponents * SIZE; }
+    PWMLFF_FORMULA T *by_coupling() const { return coupling() + ncouplings * SIZE; }
+    PWMLFF_FORMULA T *by_length() const { return by_coupling() + ncouplings * SIZE; }
   };
 
   template <int N1, class Team>
@@ -109,18 +120,14 @@ template <class T, int INTO> struct MaceEdgeGradients {
     constexpr int l = N1 / 2;
     const int first = layer.first_coupling[l], ncouplings = layer.first_coupling[l + 1] - first;
     Tile &tile = *team.template scratch<Tile>();
-    Arrays at;
-    at.y = reinterpret_cast<T *>(&tile + 1);
-    at.by_y = at.y + model.ncomponents * SIZE;
-    at.coupling = at.by_y + model.ncomponents * SIZE;
-    at.by_coupling = at.coupling + ncouplings * SIZE;
-    at.by_length = at.by_coupling + ncouplings * SIZE;
-    Sums own;
+    const Arrays at{reinterpret_cast<double *>(&tile + 1), model.ncomponents, ncouplings};
+    for (int w = team.lane(); w < NSUMS * SIZE; w += team.lanes()) at.own[w] = 0.0;
     for (int t = begin; t < end; t += SIZE) {
-      tile.load(team, model, layer, list, chunk, center, t, at.y);
+      tile.load(team, model, layer, list, chunk, center, t, at.y());
       for (int w = team.lane(); w < ncouplings * SIZE; w += team.lanes())
         if (w % SIZE < tile.n)
-          at.coupling[w] = couple_edge<SIZE>(layer.couplings, first + w / SIZE, at.y + w % SIZE);
+          at.coupling()[w] =
+              couple_edge<SIZE>(layer.couplings, first + w / SIZE, at.y() + w % SIZE);
       team.sync();
       by_channels<N1>(team, center, tile, at, mine);
       team.sync();
@@ -129,16 +136,16 @@ template <class T, int INTO> struct MaceEdgeGradients {
         T sum = T(0);
         for (int k = first_by_y[w / SIZE]; w % SIZE < tile.n && k < first_by_y[w / SIZE + 1]; ++k) {
           const MaceGpuTerm<T> term = layer.couplings.by_y[k];
-          sum += term.value * at.by_coupling[(term.target - first) * SIZE + w % SIZE];
+          sum += term.value * at.by_coupling()[(term.target - first) * SIZE + w % SIZE];
         }
-        at.by_y[w] = sum;
+        at.by_y()[w] = sum;
       }
       team.sync();
       for (int e = team.lane(); e < tile.n; e += team.lanes())
-        add_forces(team, center, t + e, e, tile, at, l == 0 && mine.begin == 0, own);
+        add_forces(team, center, t + e, e, tile, at, l == 0 && mine.begin == 0);
       team.sync();    // before the tile is overwritten
     }
-    write(team, center, own);
+    write(team, center, at.own);
   }
 
   /// Derivatives by features, couplings and lengths.
@@ -147,36 +154,40 @@ template <class T, int INTO> struct MaceEdgeGradients {
                                   const Arrays &at, const MaceLanes<T> &mine) const
   {
     constexpr int l = N1 / 2;
-    const std::int64_t width = static_cast<std::int64_t>(layer.components(layer.into)) * model.row;
     for (int e0 = 0; e0 < tile.n; e0 += mine.ngroups) {
       // All lanes take part in sums, those beyond the last edge with another one that is not kept.
       const bool is_edge = e0 + mine.group < tile.n;
       const int e = is_edge ? e0 + mine.group : e0;
-      const std::int64_t place = features_are_by_species()
-                                     ? static_cast<std::int64_t>(tile.species[e]) * model.row
-                                     : tile.neighbor[e] * width + l * l * model.row;
       T along = T(0);
       for (int k = mine.first; k < mine.end; k += mine.step) {
         T h[N1][V], by_h[N1][V];
         PWMLFF_UNROLL_ALL
         for (int m1 = 0; m1 < N1; ++m1) {
-          load_together<V>(global_pointer(features) + place + m1 * model.row + k, h[m1]);
+          load_together<V>(global_pointer(features) + place(tile, e, l) + m1 * model.row + k,
+                           h[m1]);
           for (int v = 0; v < V; ++v) by_h[m1][v] = T(0);
         }
         for (int p = layer.first_path[l]; p < layer.first_path[l + 1]; ++p)
           by_path<N1>(team, center, layer.paths[p], tile, at, is_edge ? e : ~e, k, mine, h, by_h,
                       along);
         if (!by_features || !is_edge) continue;
+        T *const target = by_features + place(tile, e, l) + k;    // anew: registers are scarce
         PWMLFF_UNROLL_ALL
         for (int m1 = 0; m1 < N1; ++m1)
-          for (int v = 0; v < V; ++v)
-            team.add(by_features + place + m1 * model.row + k + v, by_h[m1][v]);
+          for (int v = 0; v < V; ++v) team.add(target + m1 * model.row + v, by_h[m1][v]);
       }
       for (int offset = 1; offset < mine.across; offset *= 2) along += team.exchange(along, offset);
-      if (is_edge && mine.first == mine.begin) at.by_length[e] = along;
+      if (is_edge && mine.first == mine.begin) at.by_length()[e] = along;
     }
   }
 
+  /// Where the features of degree l of a neighbor begin.
+  PWMLFF_FORMULA std::int64_t place(const Tile &tile, int e, int l) const
+  {
+    if (features_are_by_species()) return static_cast<std::int64_t>(tile.species[e]) * model.row;
+    return static_cast<std::int64_t>(tile.neighbor[e]) * layer.components(layer.into) * model.row +
+           l * l * model.row;
+  }
   PWMLFF_FORMULA bool features_are_by_species() const { return !by_features; }
 
   /// @param edge  of the tile; ~edge of one that is not kept
@@ -221,11 +232,11 @@ template <class T, int INTO> struct MaceEdgeGradients {
       load_together<V>(by_sums + static_cast<std::int64_t>(m) * path.step * model.row, g);
       PWMLFF_UNROLL_ALL
       for (int m1 = 0; m1 < N1; ++m1) {
-        const T c = at.coupling[(first + m1 * N + m) * SIZE + e];
+        const T c = at.coupling()[(first + m1 * N + m) * SIZE + e];
         T sum = T(0);
         for (int v = 0; v < V; ++v) {
           q[m1][v] += c * g[v];
-          sum += value[v] * h[m1][v] * g[v];
+          sum += h[m1][v] * (value[v] * g[v]);
         }
         by_coupling[m1 * N + m] = sum;
       }
@@ -239,24 +250,17 @@ template <class T, int INTO> struct MaceEdgeGradients {
     scatter_sums<N1 * N>(team, mine.across, by_coupling, begin, end);
     if (edge < 0) return;
     const bool more = k >= mine.begin + mine.step;    // on the CPU, of fewer lanes
+    T *const target = at.by_coupling() + (first + begin) * SIZE + e;
     PWMLFF_UNROLL_ALL
-    for (int n = 0; n < N1 * N; ++n) {
-      if (begin + n >= end) continue;
-      T &target = at.by_coupling[(first + begin + n) * SIZE + e];
-      target = more ? target + by_coupling[n] : by_coupling[n];
-    }
+    for (int n = 0; n < N1 * N; ++n)
+      if (n < end - begin)
+        target[n * SIZE] = more ? target[n * SIZE] + by_coupling[n] : by_coupling[n];
   }
-
-  /// What a lane has found for the center.
-  struct Sums {
-    double energy = 0.0, force[3] = {}, virial[9] = {};
-  };
 
   /// Force and virial of an edge, of which the derivatives by harmonics and length are known.
   template <class Team>
   PWMLFF_FORMULA void add_forces(const Team &team, std::int64_t center, int k, int e,
-                                 const Tile &tile, const Arrays &at, bool first_paths,
-                                 Sums &own) const
+                                 const Tile &tile, const Arrays &at, bool first_paths) const
   {
     const std::int64_t i = chunk.order[center], j = tile.neighbor[e];
     const T u[3] = {tile.axis[0][e], tile.axis[1][e], tile.axis[2][e]};
@@ -265,11 +269,11 @@ template <class T, int INTO> struct MaceEdgeGradients {
         model.sphere, model.largest, u,
         [&](int place, T &g, T &h) {
           g = T(0);
-          h = at.by_y[(place + 1) * SIZE + e];
+          h = at.by_y()[(place + 1) * SIZE + e];
         },
         by_u);
     const T projection = by_u[0] * u[0] + by_u[1] * u[1] + by_u[2] * u[2];
-    double along = static_cast<double>(at.by_length[e]);
+    double along = static_cast<double>(at.by_length()[e]);
     T edge[4];
     load_together<4>(chunk.edge + 4 * (center * chunk.stride + k), edge);
     if (first_paths && layer.density) {
@@ -278,17 +282,18 @@ template <class T, int INTO> struct MaceEdgeGradients {
       along += chunk.by_density[center] * static_cast<double>(slope[0]);
     }
     if (first_paths && features_are_by_species() && model.zbl_reach)
-      along += repel(list.species[i], tile.species[e], static_cast<double>(edge[3]), own.energy);
+      along += repel(list.species[i], tile.species[e], static_cast<double>(edge[3]),
+                     at.own[ENERGY * SIZE + e]);
     double d[3], f[3];    // r_ij, and the force on the neighbor
     for (int c = 0; c < 3; ++c) {
       const int axis = (c + 1) % 3;    // u is -r_ij/r
       d[c] = static_cast<double>(edge[c]);
       f[c] = static_cast<double>((by_u[axis] - projection * u[axis]) / edge[3]) +
              along * static_cast<double>(u[axis]);
-      own.force[c] -= f[c];
+      at.own[(FORCE + c) * SIZE + e] -= f[c];
       team.add(sums.force + 3 * j + c, f[c]);
     }
-    for (int c = 0; c < 9; ++c) own.virial[c] += d[c / 3] * f[c % 3];
+    for (int c = 0; c < 9; ++c) at.own[(VIRIAL + c) * SIZE + e] += d[c / 3] * f[c % 3];
     spread_virial(team, d, f, i, j, sums.atom_virial, sums.centroid_virial);
   }
 
@@ -304,17 +309,20 @@ template <class T, int INTO> struct MaceEdgeGradients {
     return 0.5 * model.scale * slope;
   }
 
+  /// Add the sums of all lanes.
   template <class Team>
-  PWMLFF_FORMULA void write(const Team &team, std::int64_t center, Sums &own) const
+  PWMLFF_FORMULA void write(const Team &team, std::int64_t center, const double *own) const
   {
     const std::int64_t i = chunk.order[center];
-    own.energy = team.sum(own.energy);
-    for (int c = 0; c < 3; ++c) own.force[c] = team.sum(own.force[c]);
-    for (int c = 0; c < 9; ++c) own.virial[c] = team.sum(own.virial[c]);
-    if (team.lane() != 0) return;
-    if (own.energy != 0.0) team.add(atom_energy + i, own.energy);
-    for (int c = 0; c < 3; ++c) team.add(sums.force + 3 * i + c, own.force[c]);
-    for (int c = 0; c < 9; ++c) team.add(virial + 9 * center + c, own.virial[c]);
+    for (int n = 0; n < NSUMS; ++n) {
+      double sum = 0.0;
+      for (int e = team.lane(); e < SIZE; e += team.lanes()) sum += own[n * SIZE + e];
+      sum = team.sum(sum);
+      if (team.lane() != 0) continue;
+      if (n >= VIRIAL) team.add(virial + 9 * center + n - VIRIAL, sum);
+      else if (n >= FORCE) team.add(sums.force + 3 * i + n - FORCE, sum);
+      else if (sum != 0.0) team.add(atom_energy + i, sum);
+    }
   }
 };
 

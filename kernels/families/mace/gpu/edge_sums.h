@@ -35,8 +35,7 @@ template <class T, int INTO> struct MaceEdgeSums {
 
   template <class Team> PWMLFF_FORMULA void operator()(const Team &team, std::int64_t item) const
   {
-    const std::int64_t center = item / of_center();
-    const std::int64_t part = item % of_center();
+    const std::int64_t center = item % chunk.nitems, part = item / chunk.nitems;
     if (part == layer.npaths * nchunks()) return add_density(team, center);
     const MaceGpuPath path = layer.paths[part / nchunks()];
     const MaceLanes<T> mine(team, model.row, static_cast<int>(part % nchunks()));

@@ -15,9 +15,12 @@
 
 namespace pwmlff {
 
+/// Edges are in the order of shells of distance, so that teams that run at the same time read the
+/// same part of tables.
 template <class T> struct MaceFindEdges {
   static constexpr int lanes = 32;
   static constexpr const char *name = "MaceFindEdges";
+  static constexpr int SHELLS = 8;    // of one volume
   MaceGpuModel<T> model;
   const MaceTable<T> *tables;    // of the first layer, or null: no edge has a table
   GpuList list;
@@ -28,41 +31,78 @@ template <class T> struct MaceFindEdges {
   PWMLFF_HOST_DEVICE void operator()(const Team &team, std::int64_t item) const
   {
     const std::int64_t i = chunk.order[item];
-    const double *const xi = list.x + 3 * i;
-    const int a = list.species[i];
     const int begin = list.first[i * model.nspecies], end = list.first[(i + 1) * model.nspecies];
-    int count = 0;
-    for (int k0 = begin; k0 < end; k0 += team.lanes()) {
-      const int k = k0 + team.lane();
-      std::int64_t j = -1;
-      double d[3], squared = 0.0;
-      bool is_near = false;
-      if (k < end) {
-        j = list.candidate[k];
-        for (int c = 0; c < 3; ++c) {
-          d[c] = list.x[3 * j + c] - xi[c];
-          squared += d[c] * d[c];
-        }
-        is_near = squared < model.cutoff * model.cutoff;
+    int next[SHELLS] = {};    // edges of each, then the place of its next one
+    for (int k = begin; k < end; k += team.lanes()) {
+      const Candidate candidate = this->candidate(i, k + team.lane(), end);
+      PWMLFF_UNROLL_ALL
+      for (int s = 0; s < SHELLS; ++s) {
+        int found;
+        team.count_below(candidate.shell == s, found);
+        next[s] += found;
       }
-      int found;
-      const std::int64_t e = item * chunk.stride + count + team.count_below(is_near, found);
-      count += found;
-      if (!is_near) continue;
-      const double r = sqrt(squared);
-      const T edge[4] = {static_cast<T>(d[0]), static_cast<T>(d[1]), static_cast<T>(d[2]),
-                         static_cast<T>(r)};
-      store_together<4>(edge, chunk.edge + 4 * e);
-      const int b = list.species[j];
-      chunk.neighbor[e] = static_cast<int>(j);
-      if (tables && !(r < tables[model.pair_of(a, b)].lowest)) continue;
-      const std::int64_t n = team.add(chunk.nshort, std::int64_t{1});
-      team.raise(most_short, n + 1);
-      if (n >= chunk.most_short) continue;    // all is evaluated again with more room
-      chunk.short_edge[n] = {static_cast<int>(j), a, b, r};
-      chunk.neighbor[e] = static_cast<int>(~n);
+    }
+    int count = 0;
+    PWMLFF_UNROLL_ALL
+    for (int s = 0; s < SHELLS; ++s) {
+      const int n = next[s];
+      next[s] = count;
+      count += n;
+    }
+    for (int k = begin; k < end; k += team.lanes()) {
+      const Candidate candidate = this->candidate(i, k + team.lane(), end);
+      int place = 0;
+      PWMLFF_UNROLL_ALL
+      for (int s = 0; s < SHELLS; ++s) {
+        int found;
+        const int before = team.count_below(candidate.shell == s, found);
+        if (candidate.shell == s) place = next[s] + before;
+        next[s] += found;
+      }
+      if (candidate.shell >= 0) write(team, i, candidate, item * chunk.stride + place);
     }
     if (team.lane() == 0) chunk.count[item] = count;
+  }
+
+ private:
+  struct Candidate {
+    int row, shell;    // shell -1: beyond the cutoff
+    double d[3], r;
+  };
+
+  PWMLFF_FORMULA Candidate candidate(std::int64_t i, int k, int end) const
+  {
+    Candidate result{-1, -1, {0.0, 0.0, 0.0}, 0.0};
+    if (k >= end) return result;
+    result.row = list.candidate[k];
+    double squared = 0.0;
+    for (int c = 0; c < 3; ++c) {
+      result.d[c] = list.x[3 * static_cast<std::int64_t>(result.row) + c] - list.x[3 * i + c];
+      squared += result.d[c] * result.d[c];
+    }
+    if (!(squared < model.cutoff * model.cutoff)) return result;
+    result.r = sqrt(squared);
+    const double share = result.r / model.cutoff;
+    const int shell = static_cast<int>(SHELLS * share * share * share);
+    result.shell = shell < SHELLS ? shell : SHELLS - 1;
+    return result;
+  }
+
+  template <class Team>
+  PWMLFF_FORMULA void write(const Team &team, std::int64_t i, const Candidate &candidate,
+                            std::int64_t e) const
+  {
+    const T edge[4] = {static_cast<T>(candidate.d[0]), static_cast<T>(candidate.d[1]),
+                       static_cast<T>(candidate.d[2]), static_cast<T>(candidate.r)};
+    store_together<4>(edge, chunk.edge + 4 * e);
+    chunk.neighbor[e] = candidate.row;
+    const int a = list.species[i], b = list.species[candidate.row];
+    if (tables && !(candidate.r < tables[model.pair_of(a, b)].lowest)) return;
+    const std::int64_t n = team.add(chunk.nshort, std::int64_t{1});
+    team.raise(most_short, n + 1);
+    if (n >= chunk.most_short) return;    // all is evaluated again with more room
+    chunk.short_edge[n] = {candidate.row, a, b, candidate.r};
+    chunk.neighbor[e] = static_cast<int>(~n);
   }
 };
 

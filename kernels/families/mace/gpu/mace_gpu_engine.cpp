@@ -199,7 +199,7 @@ template <class T> class MaceGpuEngine : public FusedEngine {
     for (int t = 0; t < nlayers(); ++t) {
       most_sums = std::max<std::size_t>(most_sums, layer_of(t).layer.nsums);
       most_out = std::max(most_out, width_out(t));
-      features[t]->reserve((is_last(t) ? n : all) * width_out(t));
+      features[t]->reserve((keeps_features(t) ? all : n) * width_out(t));
       by_features[t]->reserve((t == 0 ? n : all) * width_out(t));
       if (t > 0) sent[t]->reserve(static_cast<std::size_t>(nrows) * width_into(t));
     }
@@ -349,9 +349,16 @@ template <class T> class MaceGpuEngine : public FusedEngine {
     mix_messages(chunk, arrays, t, false);
   }
 
+  /// Whether features that leave a layer are kept for all centers: where the layer before begins
+  /// them, or where the way back needs them.
+  bool keeps_features(int t) const
+  {
+    const MaceLayerOnDevice<T> &layer = layer_of(t);
+    return !layer.skip.there.empty() || (!is_last(t) && layer.layer.nhidden > 0);
+  }
   T *features_of(const Chunk &chunk, int t) const
   {
-    return features[t]->get() + (is_last(t) ? 0 : chunk.first * width_out(t));
+    return features[t]->get() + (keeps_features(t) ? chunk.first * width_out(t) : 0);
   }
   T *by_features_of(const Chunk &chunk, int t) const
   {
@@ -386,12 +393,7 @@ template <class T> class MaceGpuEngine : public FusedEngine {
     Products products =
         of_features(layer.product.there, arrays.contracted, width_out(t), to, width_out(t));
     products[0].bias = layer.bias;
-    mix(chunk, products, {});
-    if (!layer.skip.there.empty())
-      mix(chunk,
-          of_features(layer.skip.there, features_of(chunk, t - 1), width_out(t - 1), to,
-                      width_out(t)),
-          {false, false, true, nullptr});
+    mix(chunk, products, {false, false, !layer.skip.there.empty(), nullptr});
     read_out(step, chunk, t, is_last(t) ? by_features_of(chunk, t) : nullptr, step.to.atom_energy);
   }
 
@@ -440,17 +442,33 @@ template <class T> class MaceGpuEngine : public FusedEngine {
 
   /* ---- between ranks ---- */
 
-  /// What centers send along the edges of layer t.
-  void send(const Input &input, int t)
+  /// Before centers send, and begin the features that leave layer t.
+  void begin_sending(const Input &input, int t)
+  {
+    const bool some_are_not_written = nall < ncenters || (!input.exchange && nrows > ncenters);
+    if (some_are_not_written) sent[t]->clear(nrows * width_into(t));
+    const auto nskipped = static_cast<int>(layer_of(t).skip.there.size());
+    if (nskipped > 0 && nskipped <= layer_of(t).out()) features[t]->clear(nall * width_out(t));
+  }
+
+  /// What centers of a chunk send along the edges of layer t, and what they leave there themselves.
+  void send(const Chunk &chunk, int t)
+  {
+    const T *const from = features_of(chunk, t - 1);
+    mix(chunk,
+        of_features(layer_of(t).up.there, from, width_out(t - 1), sent[t]->get(), width_into(t)),
+        {false, true, false, nullptr});
+    mix(chunk,
+        of_features(layer_of(t).skip.there, from, width_out(t - 1), features_of(chunk, t),
+                    width_out(t)),
+        {});
+  }
+
+  /// To rows that stand for centers.
+  void send_to_rows(const Input &input, int t)
   {
     T *const to = sent[t]->get();
     const std::size_t width = width_into(t);
-    const bool some_are_not_written = nall < ncenters || (!input.exchange && nrows > ncenters);
-    if (some_are_not_written) sent[t]->clear(nrows * width);
-    for (const Chunk &chunk : chunks)
-      mix(chunk,
-          of_features(layer_of(t).up.there, features_of(chunk, t - 1), width_out(t - 1), to, width),
-          {false, true, false, nullptr});
     if (!input.exchange) return;
     if (has_origins) {
       device_->run(nrows - ncenters,
@@ -501,13 +519,15 @@ template <class T> class MaceGpuEngine : public FusedEngine {
       if (t > 0) {
         // Ranks exchange what is right: this one asks whether it had room before the first time.
         if (t == 1 && input.exchange && !has_origins && !had_room(step)) return false;
-        send(input, t);
+        send_to_rows(input, t);
       }
+      if (!is_last(t)) begin_sending(input, t + 1);
       if (is_last(t)) clear_derivatives(t);
       for (const Chunk &chunk : chunks) {
         find_messages(step, chunk, t);
         find_features(step, chunk, t);
         if (is_last(t)) go_back(step, chunk, t);
+        else send(chunk, t + 1);
       }
     }
     for (int t = nlayers() - 2; t >= 0; --t) {

@@ -38,7 +38,7 @@ template <class T> struct MaceReadout {
     const T *const h = features + item * size;
     double *const z = team.template scratch<double>();
     double energy = 0.0;
-    if (layer.readout)
+    if (layer.readout && atom_energy)
       for (int k = team.lane(); k < model.channels; k += team.lanes())
         energy += static_cast<double>(h[k]) * layer.readout[k];
     for (int n = team.lane(); n < layer.nhidden; n += team.lanes()) {
