@@ -39,7 +39,8 @@ struct Shape {
   std::string name;
   int nspecies, channels, largest;
   std::vector<int> leaving;
-  bool density, residual, agnesi;
+  std::size_t correlation;
+  bool density, residual, agnesi, zbl;
 };
 
 /// Arrays by chance, of the names that read_mace.cpp asks for.
@@ -60,6 +61,12 @@ class RandomMace {
     if (shape.agnesi) {
       arrays.set("radial.agnesi", {3}, {0.9183, 4.5791, 1.0805});
       arrays.set("radial.radii", {n}, std::vector<double>(n, 0.9));
+    }
+    if (shape.zbl) {
+      arrays.set("zbl.numbers", {5}, {6.0, 0.18, 0.51, 0.28, 0.03});
+      for (const auto &[name, value] :
+           {std::pair{"length", 0.2}, {"strength", 5.0}, {"reach", 2.2}})
+        arrays.set(std::string("zbl.") + name, {n, n}, std::vector<double>(n * n, value));
     }
     int entering = 0;
     for (std::size_t t = 0; t < shape.leaving.size(); ++t) {
@@ -111,7 +118,7 @@ class RandomMace {
     }
     for (int l = 0; l <= leaving; ++l) {
       random(layer + "product." + std::to_string(l), {k, k}, size);
-      for (std::size_t order = 1; order <= 3; ++order) {
+      for (std::size_t order = 1; order <= shape.correlation; ++order) {
         const std::string place = layer + "contraction." + std::to_string(l) + ".",
                           number = std::to_string(order);
         random(place + "weights." + number, {n, 2, k}, 0.5);
@@ -312,10 +319,16 @@ int main(int argc, char **argv)
     return 0;
   }
   const std::vector<Shape> shapes = {
-      {"two layers", 2, 5, 2, {1, 0}, false, true, false},
-      {"three layers", 3, 33, 3, {2, 1, 0}, true, true, true},
-      {"one layer", 1, 8, 4, {0}, true, false, false},
-      {"wide", 1, 70, 1, {3, 0}, false, true, false},
+      {"small", 2, 5, 2, {1, 0}, 3, false, true, false, false},
+      {"16x0e", 1, 16, 3, {0}, 3, true, false, false, false},
+      {"32x0e, two layers", 4, 32, 3, {0, 0}, 2, false, true, false, true},
+      {"32x0e+32x1o", 2, 32, 3, {1, 0}, 3, false, true, false, false},
+      {"33, three layers", 3, 33, 3, {2, 1, 0}, 3, true, true, true, true},
+      {"48, degree 4", 1, 48, 4, {1, 0}, 2, true, true, false, false},
+      {"64x0e+64x1o+64x2e", 2, 64, 3, {2, 0}, 3, false, false, true, false},
+      {"70, degree 3 of features", 1, 70, 1, {3, 0}, 3, false, true, false, false},
+      {"96x0e+96x1o", 2, 96, 2, {1, 0}, 3, true, true, true, false},
+      {"128x0e+128x1o", 3, 128, 3, {1, 0}, 3, false, true, false, true},
   };
   bool gpu = true;
   try {

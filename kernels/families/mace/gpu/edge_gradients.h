@@ -44,9 +44,7 @@ PWMLFF_FORMULA void scatter_sums(const Team &team, int across, T *value, int &fi
 /// @tparam INTO  at least the largest degree of features that enter; 4 where paths lead to degree 4
 template <class T, int INTO> struct MaceEdgeGradients {
   static constexpr int lanes = 32;
-  static constexpr int resident = INTO == 0              ? 512 / sizeof(T) * 4
-                                  : INTO * sizeof(T) > 4 ? 256
-                                                         : 384;
+  static constexpr int resident = INTO == 0 ? 512 : INTO * sizeof(T) > 4 ? 256 : 384;
   static constexpr const char *name = "MaceEdgeGradients";
   static constexpr int SIZE = 8, V = MaceLanes<T>::size;
   static constexpr int ENERGY = 0, FORCE = 1, VIRIAL = 4, NSUMS = 13;    // sums of the center
@@ -170,7 +168,7 @@ template <class T, int INTO> struct MaceEdgeGradients {
         for (int p = layer.first_path[l]; p < layer.first_path[l + 1]; ++p)
           by_path<N1>(team, center, layer.paths[p], tile, at, is_edge ? e : ~e, k, mine, h, by_h,
                       along);
-        if (!by_features || !is_edge) continue;
+        if (!is_edge || !scatters(tile, e)) continue;
         T *const target = by_features + place(tile, e, l) + k;    // anew: registers are scarce
         PWMLFF_UNROLL_ALL
         for (int m1 = 0; m1 < N1; ++m1)
@@ -181,6 +179,11 @@ template <class T, int INTO> struct MaceEdgeGradients {
     }
   }
 
+  /// Whether this edge adds to the features of its neighbor, which MaceEdgeSums else finds.
+  PWMLFF_FORMULA bool scatters(const Tile &tile, int e) const
+  {
+    return by_features && !(chunk.item_of_row && chunk.item_of_row[tile.neighbor[e]] >= 0);
+  }
   /// Where the features of degree l of a neighbor begin.
   PWMLFF_FORMULA std::int64_t place(const Tile &tile, int e, int l) const
   {

@@ -10,7 +10,9 @@
 //   MaceMix            A -> m, B -> h', h -> what is sent along edges; and the way back of each
 //   MaceContract       m -> B, dE/dB -> dE/dm
 //   MaceReadout        h' -> E_i and dE/dh'
-//   MaceEdgeGradients  dE/dA -> derivatives by features of neighbors, forces, virials, ZBL
+//   MaceEdgeGradients  dE/dA -> forces, virials, ZBL; derivatives by features of neighbors that are
+//                      no centers of the chunk, by atomics
+//   MaceEdgeSums, back dE/dA of neighbors -> derivatives by features of centers
 //
 // Nothing in memory has the size of edges times channels.
 

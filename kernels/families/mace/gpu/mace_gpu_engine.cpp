@@ -132,7 +132,7 @@ template <class T> class MaceGpuEngine : public FusedEngine {
     stride = std::max(1, neighbors.most_candidates());
     order.assign(centers.order);
     make_chunks(centers);
-    find_origins(input);
+    find_origins(input, centers.order);
     reserve();
     device_->synchronize();    // the vectors are gone after this
   }
@@ -179,17 +179,22 @@ template <class T> class MaceGpuEngine : public FusedEngine {
   }
 
   /// Which centers of this rank rows stand for that are none, where no other rank has them.
-  void find_origins(const Input &input)
+  void find_origins(const Input &input, const std::vector<int> &centers)
   {
     has_origins = input.exchange && !input.exchange->has_others() && nlayers() > 1;
-    if (!has_origins) return;
     std::vector<double> center(nrows, -1.0);
     for (int r = 0; r < ncenters; ++r) center[r] = r;
-    input.exchange->forward(center.data(), 1);
-    std::vector<int> found;
-    for (int r = ncenters; r < nrows; ++r) found.push_back(static_cast<int>(center[r]));
+    if (has_origins) input.exchange->forward(center.data(), 1);
+    std::vector<int> place(ncenters, -1), items, found;
+    for (std::size_t n = 0; n < centers.size(); ++n) place[centers[n]] = static_cast<int>(n);
+    for (int r = 0; r < nrows; ++r) {
+      const int row = static_cast<int>(center[r]);
+      items.push_back(row < 0 ? -1 : place[row]);
+      if (r >= ncenters) found.push_back(row);
+    }
+    item_of_row.assign(items);
     origin.assign(found);
-    device_->synchronize();    // the vector is gone after this
+    device_->synchronize();    // the vectors are gone after this
   }
 
   void reserve()
@@ -225,6 +230,7 @@ template <class T> class MaceGpuEngine : public FusedEngine {
     const std::int64_t kept = keeps ? t * nall : 0;
     return {order.get() + chunk.first,
             chunk.segment,
+            keeps ? item_of_row.get() : nullptr,
             chunk.nitems,
             stride,
             count.get(),
@@ -342,8 +348,8 @@ template <class T> class MaceGpuEngine : public FusedEngine {
     const MaceGpuChunk<T> arrays = arrays_of(chunk, t);
     find_short(chunk, t);
     for_degree(layer.into(), [&](auto into) {
-      const MaceEdgeSums<T, into> kernel{model,  layer.layer,      step.list,
-                                         arrays, features_into(t), t == 0};
+      const MaceEdgeSums<T, into> kernel{model,  layer.layer, step.list, arrays, features_into(t),
+                                         t == 0, nullptr};
       device_->run(kernel.nitems(), kernel, kernel.scratch_bytes(model));
     });
     mix_messages(chunk, arrays, t, false);
@@ -420,6 +426,10 @@ template <class T> class MaceGpuEngine : public FusedEngine {
                                               step.to.virial + 9 * chunk.first,
                                               step.to.rows};
       device_->run(kernel.nitems(), kernel, kernel.scratch_bytes(model, layer.layer));
+      if (t == 0 || !keeps) return;
+      const MaceEdgeSums<T, into, true> gather{
+          model, layer.layer, step.list, arrays, features_into(t), false, by_sent[t % 2].get()};
+      device_->run(gather.nitems(), gather, gather.scratch_bytes(model));
     });
   }
 
@@ -491,6 +501,7 @@ template <class T> class MaceGpuEngine : public FusedEngine {
     const std::size_t width = width_into(t);
     if (!input.exchange) return;
     if (has_origins) {
+      if (keeps) return;    // centers have found theirs by themselves
       device_->run(nrows - ncenters,
                    MaceAddRows<T>{origin.get(), ncenters, static_cast<std::int64_t>(width), from});
       return;
@@ -584,7 +595,7 @@ template <class T> class MaceGpuEngine : public FusedEngine {
   std::int64_t most_short = 64;
 
   GpuSums all_sums{device_};
-  DeviceArray<int> order{device_}, segment{device_}, origin{device_};
+  DeviceArray<int> order{device_}, segment{device_}, origin{device_}, item_of_row{device_};
   DeviceArray<int> count{device_}, neighbor{device_};
   DeviceArray<T> edge{device_}, sums{device_}, message{device_}, by_message{device_},
       contracted{device_};

@@ -93,7 +93,7 @@ void MaceOnDevice<T>::keep_paths(const MaceLayer &source, const MaceLayerPlan &p
     const int n = (2 * path.feature + 1) * (2 * path.degree + 1);
     paths.push_back({path.feature, path.degree, static_cast<int>(p) * model.row,
                      result.first_sum[path.degree] + part[p], result.nparts[path.degree],
-                     layer.ncouplings});
+                     layer.ncouplings, path.harmonic % 2 ? -1 : 1});
     std::size_t next = 0;    // terms ascend by their target
     const std::vector<MaceCoupling> &terms = planned.couplings[p];
     for (int target = 0; target < n; ++target) {

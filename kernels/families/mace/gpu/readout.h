@@ -73,13 +73,14 @@ template <class T> struct MaceReadout {
 template <class T> struct MaceCopyRows {
   static constexpr int lanes = 32;
   static constexpr const char *name = "MaceCopyRows";
-  const int *origin;    // [items]
+  const int *origin;    // [items] or -1
   std::int64_t first, width;
   T *rows;
 
   template <class Team>
   PWMLFF_HOST_DEVICE void operator()(const Team &team, std::int64_t item) const
   {
+    if (origin[item] < 0) return;    // a row of nobody
     for (std::int64_t k = team.lane(); k < width; k += team.lanes())
       rows[(first + item) * width + k] = rows[origin[item] * width + k];
   }
@@ -96,6 +97,7 @@ template <class T> struct MaceAddRows {
   template <class Team>
   PWMLFF_HOST_DEVICE void operator()(const Team &team, std::int64_t item) const
   {
+    if (origin[item] < 0) return;
     for (std::int64_t k = team.lane(); k < width; k += team.lanes())
       team.add(rows + origin[item] * width + k, rows[(first + item) * width + k]);
   }

@@ -31,6 +31,7 @@ struct MaceGpuPath {
   int column;             // the first of its radial functions
   int sums, step;         // of A: row of its first component, and from one to the next
   int first;              // its first coupling [m1, M] among those of all paths
+  int parity;             // of its harmonics: factor of couplings in the other direction
 };
 
 /// Couplings of all paths as a sparse matrix, by rows and by columns.
@@ -110,6 +111,8 @@ struct MaceGpuShort {
 template <class T> struct MaceGpuChunk {
   const int *order;      // [items] rows of centers
   const int *segment;    // [nspecies + 1] items of each species
+  /// [nrows] the item that a row is or stands for, or -1; null where the chunk has not all centers
+  const int *item_of_row;
   int nitems, stride;    // most edges of an item
   int *count;            // [items]
   int *neighbor;         // [items, stride] row; ~n of number n of short edges
