@@ -68,7 +68,7 @@ def test_gpu_cases():
 
 def test_kernel_times(tmp_path):
     """On the CPU in place of a GPU."""
-    prepare(tmp_path, set())
+    prepare(tmp_path, set(), set())
     times = kernel_times(tmp_path / "hfo2.pt", "mixed", 2, "cpu", rounds=1)
     assert {"EdgeMoments", "Fit", "Differentiate"} < set(times)
     assert min(times.values()) > 0

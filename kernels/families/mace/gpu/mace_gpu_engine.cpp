@@ -205,7 +205,7 @@ template <class T> class MaceGpuEngine : public FusedEngine {
       most_sums = std::max<std::size_t>(most_sums, layer_of(t).layer.nsums);
       most_out = std::max(most_out, width_out(t));
       features[t]->reserve((keeps_features(t) ? all : n) * width_out(t));
-      by_features[t]->reserve((t == 0 ? n : all) * width_out(t));
+      if (has_own_derivatives(t)) by_features[t]->reserve((t == 0 ? n : all) * width_out(t));
       if (t > 0) sent[t]->reserve(static_cast<std::size_t>(nrows) * width_into(t));
     }
     for (int t = 1; t < nlayers(); ++t)
@@ -366,8 +366,11 @@ template <class T> class MaceGpuEngine : public FusedEngine {
   {
     return features[t]->get() + (keeps_features(t) ? chunk.first * width_out(t) : 0);
   }
+  /// Of the last layer they take the place of the features, where those are kept.
+  bool has_own_derivatives(int t) const { return !is_last(t) || !keeps_features(t); }
   T *by_features_of(const Chunk &chunk, int t) const
   {
+    if (!has_own_derivatives(t)) return features_of(chunk, t);
     return by_features[t]->get() + (t == 0 ? 0 : chunk.first * width_out(t));
   }
 

@@ -22,7 +22,7 @@ template <class T> struct MaceReadout {
   GpuList list;
   const int *order;
   const T *features;      // [items, components that leave, row]
-  T *by_features;         // likewise, dE/dh written; or null
+  T *by_features;         // likewise, dE/dh written, maybe in their place; or null
   double *atom_energy;    // [ncenters] added to; or null
   bool first_layer;       // energies of the species are added, too
 
