@@ -119,6 +119,11 @@ def phases(said: str) -> dict[str, float]:
     return found
 
 
+def model_file(system: str) -> str:
+    """Name of the file that prepare() writes for a system."""
+    return f"{system.lower().replace(' ', '-')}.pt"
+
+
 @dataclass
 class Case:
     """One kind of run, and what its repetitions measured."""
@@ -163,7 +168,7 @@ class Case:
         if self.engine == "zero":
             style = "pair_style zero 6.0 full\npair_coeff * *"
         else:
-            name = "padded.pt" if self.padded else f"{self.system.lower().replace(' ', '-')}.pt"
+            name = "padded.pt" if self.padded else model_file(self.system)
             elements = "Ar" if self.system == "LJ" else "Hf O"
             style = (
                 f"pair_style pwmlff {' '.join([name] * self.models)} {self.engine} out_freq 100\n"
@@ -325,7 +330,7 @@ def save_mace(path: Path, channels: int) -> None:
 def prepare(folder: Path, atoms_of: set[int], systems: set[str]) -> str:
     """Write structures of these sizes and all models; return where the parameters come from."""
     for system in systems & MACE.keys():
-        save_mace(folder / f"{system.lower().replace(' ', '-')}.pt", MACE[system])
+        save_mace(folder / model_file(system), MACE[system])
     rng = np.random.default_rng(0)
     cell = bulk("HfO2", "fluorite", a=5.08, cubic=True)
     for natoms in sorted(atoms_of):

@@ -37,6 +37,8 @@
 
 #pragma once
 
+#include "../../core/host_device.h"
+
 #include <array>
 #include <vector>
 
@@ -90,6 +92,14 @@ struct MaceLayer {
 
 enum class MaceBasis { bessel, gaussian };
 
+/// Which radial functions two species have, the same in both directions: they depend on the species
+/// by the transform alone.
+PWMLFF_FORMULA int mace_pair(bool has_transform, int nspecies, int a, int b)
+{
+  if (!has_transform) return 0;
+  return a > b ? a * nspecies + b : b * nspecies + a;
+}
+
 struct MaceNetwork {
   std::vector<int> atom_type;    // [nspecies] atomic numbers
   double cutoff = 0.0;
@@ -114,12 +124,10 @@ struct MaceNetwork {
   std::vector<MaceLayer> layers;
 
   int nspecies() const { return static_cast<int>(atom_type.size()); }
-  /// Radial functions depend on the species of a pair by the transform alone: which of
-  /// npairs() they are, the same in both directions.
+  /// Which of npairs() radial functions those of two species are.
   [[gnu::always_inline]] int pair_of(int a, int b) const
   {
-    if (agnesi.empty()) return 0;
-    return a > b ? a * nspecies() + b : b * nspecies() + a;
+    return mace_pair(!agnesi.empty(), nspecies(), a, b);
   }
   int npairs() const { return agnesi.empty() ? 1 : nspecies() * nspecies(); }
   /// Half of the sum of the covalent radii; 1 without the transform.

@@ -20,8 +20,8 @@ namespace pwmlff {
 template <class T> struct MaceLanes {
   static constexpr int size = Vector128<T>::size, most = 32;
   int across, ngroups, group;
-  int begin, first, end,
-      step;    // channels begin .. end-1; those of a lane first, first + step, ..
+  int begin, end;     // channels of the item
+  int first, step;    // those of a lane: first, first + step, ..
 
   template <class Team> PWMLFF_FORMULA MaceLanes(const Team &team, int row, int chunk)
   {
@@ -54,7 +54,6 @@ template <class T, int SIZE> struct MaceTile {
   const T *radial[SIZE];
   int tabulated[SIZE];    // whether it has a table
   int neighbor[SIZE], species[SIZE];
-  T length[SIZE];
   T axis[3][SIZE];    // of the harmonics: z, x, y of the direction to the center
   T weight[5][SIZE], slope_weight[5][SIZE];    // of differences of coefficients
 
@@ -78,27 +77,20 @@ template <class T, int SIZE> struct MaceTile {
   PWMLFF_FORMULA void functions(int e, int columns, int column, T *value, T *slope) const
   {
     const T *const at = global_pointer(radial[e]) + column;
-    load_together<V>(at, value);
     if (tabulated[e] == 0) {
+      load_together<V>(at, value);
       load_together<V>(at + columns, slope);
       return;
     }
-    T left[V], right[V];
+    T rows[6][V];
+    PWMLFF_UNROLL_ALL
+    for (int k = 0; k < 6; ++k) load_together<V>(at + k * columns, rows[k]);
     for (int v = 0; v < V; ++v) {
-      left[v] = value[v];
+      value[v] = rows[0][v];
       slope[v] = T(0);
     }
-    PWMLFF_UNROLL_ALL
-    for (int k = 0; k < 5; ++k) {
-      load_together<V>(at + (k + 1) * columns, right);
-      const T w = weight[k][e], s = slope_weight[k][e];
-      for (int v = 0; v < V; ++v) {
-        const T difference = right[v] - left[v];
-        left[v] = right[v];
-        value[v] += w * difference;
-        slope[v] += s * difference;
-      }
-    }
+    add_spline<V>([&](int k, int v) { return rows[k][v]; }, weight[0] + e, slope_weight[0] + e,
+                  SIZE, value, slope);
   }
 
  private:
@@ -114,7 +106,6 @@ template <class T, int SIZE> struct MaceTile {
     const int j = found < 0 ? chunk.short_edge[~found].row : found;
     neighbor[e] = j;
     species[e] = list.species[j];
-    length[e] = r;
     for (int c = 0; c < 3; ++c) axis[(c + 1) % 3][e] = -edge[c] * inv;
     tabulated[e] = found >= 0 ? 1 : 0;
     if (found < 0) {

@@ -16,6 +16,7 @@
 #include <cstdint>
 #include <stdexcept>
 #include <string>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -36,10 +37,11 @@ template <class T> class MaceGpuEngine : public FusedEngine {
       model(on_device.model)
   {
     table_bytes_ = on_device.table_bytes;
-    for (int t = 1; t < nlayers(); ++t)
-      exchange_width_ = std::max(exchange_width_, static_cast<int>(width_into(t)));
-    features.reserve(nlayers());
     for (int t = 0; t < nlayers(); ++t) {
+      if (t > 0) exchange_width_ = std::max(exchange_width_, static_cast<int>(width_into(t)));
+      most_sums = std::max<std::size_t>(most_sums, layer_of(t).layer.nsums);
+      most_out = std::max(most_out, width_out(t));
+      most_columns = std::max<std::size_t>(most_columns, layer_of(t).layer.columns);
       features.push_back(std::make_unique<DeviceArray<T>>(device_));
       by_features.push_back(std::make_unique<DeviceArray<T>>(device_));
       sent.push_back(std::make_unique<DeviceArray<T>>(device_));
@@ -140,12 +142,6 @@ template <class T> class MaceGpuEngine : public FusedEngine {
   /// Bytes of an item of a chunk.
   std::size_t item_bytes(bool keeps) const
   {
-    std::size_t most_sums = 0, most_out = 0, most_columns = 0;
-    for (const MaceLayerOnDevice<T> &one : on_device.layers) {
-      most_sums = std::max<std::size_t>(most_sums, one.layer.nsums);
-      most_out = std::max(most_out, size_of(one.out()));
-      most_columns = std::max<std::size_t>(most_columns, one.layer.columns);
-    }
     std::size_t edge = sizeof(int) + 4 * sizeof(T);
     if (!tabulated) edge += sizeof(MaceGpuShort) + 2 * most_columns * sizeof(T);
     return edge * stride + sizeof(T) * (most_sums * model.row + 3 * most_out +
@@ -200,10 +196,7 @@ template <class T> class MaceGpuEngine : public FusedEngine {
   void reserve()
   {
     const auto n = static_cast<std::size_t>(chunk_items), all = static_cast<std::size_t>(nall);
-    std::size_t most_sums = 0, most_out = 0;
     for (int t = 0; t < nlayers(); ++t) {
-      most_sums = std::max<std::size_t>(most_sums, layer_of(t).layer.nsums);
-      most_out = std::max(most_out, width_out(t));
       features[t]->reserve((keeps_features(t) ? all : n) * width_out(t));
       if (has_own_derivatives(t)) by_features[t]->reserve((t == 0 ? n : all) * width_out(t));
       if (t > 0) sent[t]->reserve(static_cast<std::size_t>(nrows) * width_into(t));
@@ -215,7 +208,7 @@ template <class T> class MaceGpuEngine : public FusedEngine {
     edge.reserve(4 * n * stride);
     sums.reserve(n * most_sums * model.row);
     contracted.reserve(n * most_out);
-    message.reserve(n * message_size() * (1 + (keeps ? nlayers() : 1)));
+    message.reserve(n * message_size() * (keeps ? nlayers() : 1));
     by_message.reserve(n * message_size());
     density.reserve(n * nlayers());
     by_density.reserve(n);
@@ -523,9 +516,6 @@ template <class T> class MaceGpuEngine : public FusedEngine {
   bool evaluate_with_room(const Input &input, const GpuNeighbors &neighbors)
   {
     short_edge.reserve(most_short);
-    std::size_t most_columns = 0;
-    for (const auto &one : on_device.layers)
-      most_columns = std::max<std::size_t>(most_columns, one.layer.columns);
     short_radial.reserve(2 * most_short * most_columns);
     const Step step{list_of(neighbors), all_sums.begin(input)};
     device_->clear(step.to.virial, 9 * nall * sizeof(double));
@@ -588,6 +578,8 @@ template <class T> class MaceGpuEngine : public FusedEngine {
   const bool tabulated;
   const MaceOnDevice<T> on_device;
   const MaceGpuModel<T> &model;
+  std::size_t most_sums = 0, most_out = 0,
+              most_columns = 0;    // of a layer: rows, numbers, columns
   Evaluation result;
 
   // Of the present list.

@@ -94,8 +94,7 @@ template <class T> struct MaceGpuModel {
 
   PWMLFF_HOST_DEVICE int pair_of(int a, int b) const
   {
-    if (!has_agnesi) return 0;
-    return a > b ? a * nspecies + b : b * nspecies + a;
+    return mace_pair(has_agnesi, nspecies, a, b);
   }
 };
 
