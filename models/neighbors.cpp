@@ -2,6 +2,8 @@
 
 #include "neighbors.h"
 
+#include "core/images.h"
+
 #include <algorithm>
 #include <atomic>
 #include <cmath>
@@ -17,40 +19,6 @@ std::uint64_t next_list()
   static std::atomic<std::uint64_t> last = 0;
   return ++last;
 }
-
-/// Rows that are periodic images of centers.
-class Images : public pwmlff::RowExchange {
- public:
-  Images(const std::vector<int> &home, int ncenters) : home(home), ncenters(ncenters) {}
-
-  void forward(double *rows, int width) override { copy(rows, width); }
-  void forward(float *rows, int width) override { copy(rows, width); }
-  void reverse(double *rows, int width) override { add(rows, width); }
-  void reverse(float *rows, int width) override { add(rows, width); }
-  void sum(double *, int) override {}
-  bool has_others() const override { return false; }
-
- private:
-  template <class T> void copy(T *rows, int width) const
-  {
-    for (std::size_t r = ncenters; r < home.size(); ++r)
-      std::copy_n(place(rows, home[r], width), width, rows + r * width);
-  }
-  template <class T> void add(T *rows, int width) const
-  {
-    for (std::size_t r = ncenters; r < home.size(); ++r) {
-      T *const to = place(rows, home[r], width);
-      for (int k = 0; k < width; ++k) to[k] += rows[r * width + k];
-    }
-  }
-  template <class T> static T *place(T *rows, int row, int width)
-  {
-    return rows + static_cast<std::ptrdiff_t>(row) * width;
-  }
-
-  const std::vector<int> home;    // [nrows]
-  const std::size_t ncenters;
-};
 
 }    // namespace
 
@@ -171,7 +139,7 @@ void Neighbors::assign(int ncenters, int nspecies, std::vector<int> species, std
   species_ = std::move(species);
   first_ = std::move(first);
   candidate_ = std::move(candidate);
-  images = std::make_unique<Images>(home, ncenters);
+  images = std::make_unique<pwmlff::Images>(home, ncenters);
   home_ = std::move(home);
   candidate_edges.clear();
   edge_first.assign(atom_.size(), 0);
@@ -318,7 +286,7 @@ const std::vector<double> &Neighbors::gamma(const pwmlff::Evaluation *evaluation
   near_square.resize(atom_.size());
   if (evaluation) std::copy_n(evaluation->near_square, near_square.size(), near_square.begin());
   else std::fill(near_square.begin(), near_square.end(), 0.0);
-  if (pwmlff::RowExchange *const others = exchange()) others->reverse(near_square.data(), 1);
+  if (pwmlff::RowExchange *const others = exchange()) others->reverse({near_square.data(), 1});
   gamma_.resize(ncenters_);
   for (int i = 0; i < ncenters_; ++i) {
     const double weight = evaluation->near_weight[i];

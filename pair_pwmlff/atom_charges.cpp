@@ -63,7 +63,7 @@ void AtomCharges::add(const Neighbors &neighbors, const pwmlff::Evaluation *resu
   born_step = step;
   rows.assign(9 * static_cast<std::size_t>(neighbors.nrows()), 0.0);
   if (result) std::copy_n(result->born, rows.size(), rows.begin());
-  exchange.reverse(rows.data(), 9);
+  exchange.reverse({rows.data(), 9});
   for (int row = 0; row < ncenters; ++row)
     for (int c = 0; c < 9; ++c)
       born_[neighbors.atom()[row]][c] += weight * rows[9 * static_cast<std::size_t>(row) + c];

@@ -2,6 +2,8 @@
 
 #include "halo_exchange.h"
 
+#include "kokkos_atoms.h"
+
 #include "comm.h"
 #include "force.h"
 #include "pair.h"
@@ -15,52 +17,55 @@ using namespace LAMMPS_NS;
 namespace pair_pwmlff {
 
 // A hybrid style has asked its styles how much they need when it was made.
-void HaloExchange::init(int width_)
+void HaloExchange::init(int width, const KokkosAtoms *kokkos_)
 {
+  kokkos = kokkos_;
   for (Pair *const one : {pair, force->pair}) {
-    one->comm_forward = std::max(one->comm_forward, width_);
-    one->comm_reverse = std::max(one->comm_reverse, width_);
+    one->comm_forward = std::max(one->comm_forward, width);
+    one->comm_reverse = std::max(one->comm_reverse, width);
   }
 }
 
 void HaloExchange::take(const std::vector<int> &atom)
 {
-  row.resize(atom.size());
+  std::vector<int> row(atom.size());
   for (std::size_t r = 0; r < atom.size(); ++r) row[atom[r]] = static_cast<int>(r);
+  packer.take(std::move(row));
 }
 
 template <class Communicate>
-void HaloExchange::communicate(double *of_double, float *of_float, int width_,
-                               const Communicate &work)
+void HaloExchange::communicate(const pwmlff::ExchangedRows &rows, const Communicate &work)
 {
-  doubles = of_double;
-  floats = of_float;
-  width = width_;
-  // Rows are on the host, where KOKKOS is on a GPU and the atoms of the style are there, too.
-  const ExecutionSpace place = std::exchange(pair->execution_space, Host);
-  work();
-  pair->execution_space = place;
-  width = 0;
+  active_rows = &rows;
+  // Where LAMMPS has buffers on a GPU, it asks a style that works there to fill them there.
+  const bool there = rows.device && kokkos && kokkos->gpu() == rows.device->gpu();
+  const ExecutionSpace before = std::exchange(pair->execution_space, there ? Device : Host);
+  work(static_cast<int>(pwmlff::RowPacker::buffer_width(rows)));
+  pair->execution_space = before;
+  active_rows = nullptr;
 }
 
-void HaloExchange::forward(double *rows, int width_)
+void HaloExchange::forward(const pwmlff::ExchangedRows &rows)
 {
-  communicate(rows, nullptr, width_, [&] { comm->forward_comm(pair, width_); });
+  communicate(rows, [&](int width) { comm->forward_comm(pair, width); });
 }
 
-void HaloExchange::forward(float *rows, int width_)
+void HaloExchange::reverse(const pwmlff::ExchangedRows &rows)
 {
-  communicate(nullptr, rows, width_, [&] { comm->forward_comm(pair, width_); });
+  communicate(rows, [&](int width) { comm->reverse_comm(pair, width); });
 }
 
-void HaloExchange::reverse(double *rows, int width_)
+int HaloExchange::move(pwmlff::RowMove move, const pwmlff::AtomsToMove &atoms, double *buffer)
 {
-  communicate(rows, nullptr, width_, [&] { comm->reverse_comm(pair, width_); });
+  packer.move(move, *active_rows, atoms, buffer);
+  return atoms.n * static_cast<int>(pwmlff::RowPacker::buffer_width(*active_rows));
 }
 
-void HaloExchange::reverse(float *rows, int width_)
+int HaloExchange::move_there(pwmlff::RowMove move, const pwmlff::AtomsToMove &atoms, double *buffer)
 {
-  communicate(nullptr, rows, width_, [&] { comm->reverse_comm(pair, width_); });
+  packer.move_there(move, *active_rows, atoms, buffer);
+  active_rows->device->synchronize();
+  return atoms.n * static_cast<int>(pwmlff::RowPacker::buffer_width(*active_rows));
 }
 
 bool HaloExchange::has_others() const { return comm->nprocs > 1; }
@@ -68,47 +73,6 @@ bool HaloExchange::has_others() const { return comm->nprocs > 1; }
 void HaloExchange::sum(double *numbers, int n)
 {
   if (has_others()) MPI_Allreduce(MPI_IN_PLACE, numbers, n, MPI_DOUBLE, MPI_SUM, world);
-}
-
-int HaloExchange::pack_forward(int n, const int *list, double *buffer) const
-{
-  for (int k = 0; k < n; ++k, buffer += width) {
-    const std::ptrdiff_t from = static_cast<std::ptrdiff_t>(row[list[k]]) * width;
-    if (doubles) std::copy_n(doubles + from, width, buffer);
-    else std::copy_n(floats + from, width, buffer);
-  }
-  return n * width;
-}
-
-void HaloExchange::unpack_forward(int n, int first, const double *buffer)
-{
-  for (int k = 0; k < n; ++k, buffer += width) {
-    const std::ptrdiff_t to = static_cast<std::ptrdiff_t>(row[first + k]) * width;
-    if (doubles) std::copy_n(buffer, width, doubles + to);
-    else
-      std::transform(buffer, buffer + width, floats + to,
-                     [](double value) { return static_cast<float>(value); });
-  }
-}
-
-int HaloExchange::pack_reverse(int n, int first, double *buffer) const
-{
-  for (int k = 0; k < n; ++k, buffer += width) {
-    const std::ptrdiff_t from = static_cast<std::ptrdiff_t>(row[first + k]) * width;
-    if (doubles) std::copy_n(doubles + from, width, buffer);
-    else std::copy_n(floats + from, width, buffer);
-  }
-  return n * width;
-}
-
-void HaloExchange::unpack_reverse(int n, const int *list, const double *buffer)
-{
-  for (int k = 0; k < n; ++k, buffer += width) {
-    const std::ptrdiff_t to = static_cast<std::ptrdiff_t>(row[list[k]]) * width;
-    for (int c = 0; c < width; ++c)
-      if (doubles) doubles[to + c] += buffer[c];
-      else floats[to + c] += static_cast<float>(buffer[c]);
-  }
 }
 
 }    // namespace pair_pwmlff

@@ -4,7 +4,7 @@
 
 #pragma once
 
-#include "models/neighbors.h"
+#include "core/gpu/row_packer.h"
 
 #include "pointers.h"
 
@@ -16,6 +16,8 @@ class Pair;
 
 namespace pair_pwmlff {
 
+class KokkosAtoms;
+
 /// Rows of ghosts get what their atoms have, on this rank or another one, and give back.
 class HaloExchange : public pwmlff::RowExchange, private LAMMPS_NS::Pointers {
  public:
@@ -24,33 +26,33 @@ class HaloExchange : public pwmlff::RowExchange, private LAMMPS_NS::Pointers {
   ~HaloExchange() noexcept override = default;
 
   /// Before a run: let LAMMPS make room for so many numbers of an atom.
-  void init(int width);
+  /// @param kokkos  or null: where rows are on its GPU, LAMMPS's package may ask for them there
+  void init(int width, const KokkosAtoms *kokkos);
 
   /// @param atom [nrows] atom of each row, until the next call
   void take(const std::vector<int> &atom);
 
-  void forward(double *rows, int width) override;
-  void forward(float *rows, int width) override;
-  void reverse(double *rows, int width) override;
-  void reverse(float *rows, int width) override;
+  void forward(const pwmlff::ExchangedRows &rows) override;
+  void reverse(const pwmlff::ExchangedRows &rows) override;
   void sum(double *numbers, int n) override;
   bool has_others() const override;
 
-  bool active() const { return width > 0; }
-  int pack_forward(int n, const int *list, double *buffer) const;
-  void unpack_forward(int n, int first, const double *buffer);
-  int pack_reverse(int n, int first, double *buffer) const;
-  void unpack_reverse(int n, const int *list, const double *buffer);
+  bool active() const { return active_rows; }
+
+  /// What LAMMPS asks for while it communicates.
+  /// @return how many numbers of the buffer were written or read
+  int move(pwmlff::RowMove move, const pwmlff::AtomsToMove &atoms, double *buffer);
+  /// The same, done when it returns, for atoms and buffer in memory of the GPU of the rows.
+  int move_there(pwmlff::RowMove move, const pwmlff::AtomsToMove &atoms, double *buffer);
 
  private:
   template <class Communicate>
-  void communicate(double *of_double, float *of_float, int width, const Communicate &work);
+  void communicate(const pwmlff::ExchangedRows &rows, const Communicate &work);
 
   LAMMPS_NS::Pair *pair;
-  std::vector<int> row;         // [nall]
-  double *doubles = nullptr;    // the array at hand, one of the two
-  float *floats = nullptr;
-  int width = 0;
+  const KokkosAtoms *kokkos = nullptr;
+  pwmlff::RowPacker packer;
+  const pwmlff::ExchangedRows *active_rows = nullptr;
 };
 
 }    // namespace pair_pwmlff

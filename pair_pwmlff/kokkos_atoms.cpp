@@ -2,18 +2,20 @@
 
 #include "kokkos_atoms.h"
 
+#include "pair_pwmlff.h"
+
 #include "placement/device_mapping.h"
 
 #include "atom_kokkos.h"
 #include "atom_masks.h"
 #include "info.h"
 #include "kokkos.h"
+#include "kokkos_base.h"
 #include "kokkos_type.h"
 #include "lammps.h"
 #include "neigh_list_kokkos.h"
 #include "neigh_request.h"
 #include "neighbor.h"
-#include "pair.h"
 
 #include <type_traits>
 #include <utility>
@@ -72,6 +74,7 @@ class Atoms : public KokkosAtoms {
   void announce(Pair *pair) const override
   {
     pair->kokkosable = 1;
+    pair->reverse_comm_device = 1;
     pair->datamask_read = ALL_BUT_VELOCITIES;
     pair->datamask_modify = F_MASK | ENERGY_MASK | VIRIAL_MASK;
   }
@@ -142,7 +145,48 @@ class Atoms : public KokkosAtoms {
   std::vector<const int *> first;           // [nlocal + nghost] neighbors of an atom
 };
 
+template <class Views> auto *on_device(const Views &views)
+{
+  return views.template view<LMPDeviceType>().data();
+}
+
+/// Of rows in memory of the device, those that other ranks want go into buffers there.
+class PairPWMLFFKokkos : public PairPWMLFF, public KokkosBase {
+ public:
+  using PairPWMLFF::PairPWMLFF;
+
+  int pack_forward_comm_kokkos(int n, DAT::tdual_int_1d list, DAT::tdual_xfloat_1d &buffer,
+                               int /*pbc_flag*/, int * /*pbc*/) override
+  {
+    return move(pwmlff::RowMove::pack, {on_device(list), 0, n}, buffer);
+  }
+  void unpack_forward_comm_kokkos(int n, int first, DAT::tdual_xfloat_1d &buffer) override
+  {
+    move(pwmlff::RowMove::set, {nullptr, first, n}, buffer);
+  }
+  int pack_reverse_comm_kokkos(int n, int first, DAT::tdual_xfloat_1d &buffer) override
+  {
+    return move(pwmlff::RowMove::pack, {nullptr, first, n}, buffer);
+  }
+  void unpack_reverse_comm_kokkos(int n, DAT::tdual_int_1d list,
+                                  DAT::tdual_xfloat_1d &buffer) override
+  {
+    move(pwmlff::RowMove::add, {on_device(list), 0, n}, buffer);
+  }
+
+ private:
+  int move(pwmlff::RowMove move, const pwmlff::AtomsToMove &atoms, DAT::tdual_xfloat_1d &buffer)
+  {
+    return halo.move_there(move, atoms, on_device(buffer));
+  }
+};
+
 }    // namespace
+
+Pair *make_pair(LAMMPS *lmp, const std::string &style, OpenTorch *open_torch)
+{
+  return new PairPWMLFFKokkos(lmp, style, open_torch);
+}
 
 std::unique_ptr<KokkosAtoms> KokkosAtoms::make(LAMMPS *lmp, std::string &absent)
 {

@@ -7,6 +7,8 @@
 
 #pragma once
 
+#include "loader.h"
+
 #include "models/neighbors.h"
 
 #include <memory>
@@ -70,5 +72,9 @@ class KokkosAtoms {
   /// @param atoms  of which the list is filled in; it points into this object or into the list
   virtual void show_list(LAMMPS_NS::NeighList *list, pwmlff::models::LocalAtoms &atoms) = 0;
 };
+
+/// The pair style, as one that KOKKOS asks for rows of ghosts in memory of its device; without the
+/// package, as it is.
+LAMMPS_NS::Pair *make_pair(LAMMPS_NS::LAMMPS *lmp, const std::string &style, OpenTorch *open_torch);
 
 }    // namespace pair_pwmlff

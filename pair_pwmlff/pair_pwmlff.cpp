@@ -35,7 +35,7 @@
 using namespace LAMMPS_NS;
 using namespace pair_pwmlff;
 using namespace pwmlff::models;
-using pwmlff::atomic_number, pwmlff::in_parts, pwmlff::symbol, pwmlff::symbols;
+using pwmlff::atomic_number, pwmlff::in_parts, pwmlff::RowMove, pwmlff::symbol, pwmlff::symbols;
 
 // Threads of torch and freed memory are settings of the process: the last instance that goes sets
 // them back.
@@ -43,7 +43,7 @@ static std::mutex instances_mutex;
 static int instances = 0, threads_before = 0;
 
 PairPWMLFF::PairPWMLFF(LAMMPS *lmp, const std::string &name, OpenTorch *open_torch) :
-    Pair(lmp), style(name), open_torch(open_torch), halo(lmp, this)
+    Pair(lmp), halo(lmp, this), style(name), open_torch(open_torch)
 {
   if (style.ends_with("/kk")) kokkos = KokkosAtoms::make(lmp, no_kokkos);
   if (kokkos) kokkos->announce(this);
@@ -467,7 +467,7 @@ void PairPWMLFF::init_style()
                models.front()->engine());
   budget->init(!logged);
   if (!logged) log_models();
-  halo.init(std::max({exchange_width(models), has_grade ? 1 : 0, charges ? 9 : 0}));
+  halo.init(std::max({exchange_width(models), has_grade ? 1 : 0, charges ? 9 : 0}), kokkos.get());
   supervision->init();
   source->request(this, models);    // last: after an error it would stay, and outlive this style
   // What LAMMPS brings to where compute() works, and takes as changed after it.
@@ -788,22 +788,23 @@ void PairPWMLFF::tally(const Evaluation &result, const Wanted &wanted)
 
 int PairPWMLFF::pack_forward_comm(int n, int *list, double *buf, int /*pbc_flag*/, int * /*pbc*/)
 {
-  return halo.pack_forward(n, list, buf);
+  return halo.move(RowMove::pack, {list, 0, n}, buf);
 }
 
 void PairPWMLFF::unpack_forward_comm(int n, int first, double *buf)
 {
-  halo.unpack_forward(n, first, buf);
+  halo.move(RowMove::set, {nullptr, first, n}, buf);
 }
 
 int PairPWMLFF::pack_reverse_comm(int n, int first, double *buf)
 {
-  return halo.active() ? halo.pack_reverse(n, first, buf) : recorder->pack(n, first, buf);
+  return halo.active() ? halo.move(RowMove::pack, {nullptr, first, n}, buf)
+                       : recorder->pack(n, first, buf);
 }
 
 void PairPWMLFF::unpack_reverse_comm(int n, int *list, double *buf)
 {
-  if (halo.active()) halo.unpack_reverse(n, list, buf);
+  if (halo.active()) halo.move(RowMove::add, {list, 0, n}, buf);
   else recorder->unpack(n, list, buf);
 }
 
@@ -868,5 +869,5 @@ extern "C" __attribute__((visibility("default"))) void *pwmlff_create_pair(void 
                                                                            const char *style,
                                                                            OpenTorch *open_torch)
 {
-  return static_cast<Pair *>(new PairPWMLFF(static_cast<LAMMPS *>(lmp), style, open_torch));
+  return make_pair(static_cast<LAMMPS *>(lmp), style, open_torch);
 }

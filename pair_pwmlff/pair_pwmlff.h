@@ -75,6 +75,9 @@ class PairPWMLFF : public Pair {
   /// arrays, parameters as float64. Tables and scratch of engines, torch and GPUs are not counted.
   double memory_usage() override;
 
+ protected:
+  pair_pwmlff::HaloExchange halo;
+
  private:
   const std::string style;
   pair_pwmlff::OpenTorch *const open_torch;
@@ -88,7 +91,6 @@ class PairPWMLFF : public Pair {
   pair_pwmlff::Ensemble models;
   std::vector<std::string> hashes;    // SHA-256 of their files, where something asks for them
   std::unique_ptr<pair_pwmlff::NeighborSource> source;
-  pair_pwmlff::HaloExchange halo;
   std::unique_ptr<pair_pwmlff::DeviationRecorder> recorder;    // of several models
   std::unique_ptr<pair_pwmlff::Calibration> calibration;       // where it is asked for
   std::unique_ptr<pair_pwmlff::EngineCheck> check;             // likewise

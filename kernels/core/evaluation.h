@@ -24,6 +24,7 @@
 #include <memory>
 #include <stdexcept>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace pwmlff {
@@ -31,18 +32,40 @@ namespace pwmlff {
 class Device;
 class GpuNeighbors;
 
+/// Numbers [nrows, width] of somebody else.
+struct ExchangedRows {
+  ExchangedRows(double *rows, std::size_t width, std::shared_ptr<Device> device = nullptr) :
+      doubles(rows), width(width), device(std::move(device))
+  {
+  }
+  ExchangedRows(float *rows, std::size_t width, std::shared_ptr<Device> device = nullptr) :
+      floats(rows), width(width), device(std::move(device))
+  {
+  }
+
+  /// Call work with the pointer to the numbers.
+  template <class Work> void visit(const Work &work) const
+  {
+    if (doubles) work(doubles);
+    else work(floats);
+  }
+
+  double *doubles = nullptr;    // one of the two
+  float *floats = nullptr;
+  std::size_t width;
+  std::shared_ptr<Device> device;    // in whose memory they are; null: in that of the host
+};
+
 /// How rows that are no centers, but stand for centers of this rank or another one, get what those
 /// have, and give back what belongs to those. Collective: all ranks call the same.
-/// Arrays are [nrows, width].
 class PWMLFF_KERNELS_API RowExchange {
  public:
   virtual ~RowExchange();
-  /// Set the other rows to those of their centers.
-  virtual void forward(double *rows, int width) = 0;
-  virtual void forward(float *rows, int width) = 0;
+  /// Set the other rows to those of their centers. Only where there are other ranks may they be in
+  /// memory of a device.
+  virtual void forward(const ExchangedRows &rows) = 0;
   /// Add the other rows to those of their centers.
-  virtual void reverse(double *rows, int width) = 0;
-  virtual void reverse(float *rows, int width) = 0;
+  virtual void reverse(const ExchangedRows &rows) = 0;
   /// Add numbers [n] of all ranks up.
   virtual void sum(double *numbers, int n) = 0;
   /// Whether there are other ranks, or sum() leaves numbers as they are.

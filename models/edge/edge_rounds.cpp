@@ -60,9 +60,9 @@ void EdgeRounds::exchange_rows(const at::Tensor &rows, bool forward)
 {
   if (!input->exchange) return;
   const auto exchange = [&](auto *values) {
-    const auto width = static_cast<int>(rows.size(1));
-    if (forward) input->exchange->forward(values, width);
-    else input->exchange->reverse(values, width);
+    const pwmlff::ExchangedRows exchanged(values, rows.size(1));
+    if (forward) input->exchange->forward(exchanged);
+    else input->exchange->reverse(exchanged);
   };
   if (rows.scalar_type() == at::kFloat) exchange(rows.mutable_data_ptr<float>());
   else exchange(rows.mutable_data_ptr<double>());

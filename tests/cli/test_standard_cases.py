@@ -3,14 +3,27 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 from pathlib import Path
 
 import pytest
+from ase.io import read
 
 from harness import TIMEOUT, python
+from mace_oracle import Shape, save
 from pwmlff import devices
-from standard_cases import Case, Choice, cases, gpu_ratios, kernel_times, prepare
+from standard_cases import (
+    MACE,
+    Case,
+    Choice,
+    cases,
+    gpu_ratios,
+    kernel_times,
+    model_file,
+    prepare,
+    sides,
+)
 
 SCRIPT = Path(__file__).parents[2] / "benchmarks" / "standard_cases.py"
 
@@ -63,7 +76,23 @@ def test_gpu_cases():
     assert all(ratio > 0 for ratio in gpu_ratios(full).values())
     assert max(c.atoms for c in full) > 1_000_000
     assert {c.base for c in full if c.system == "HfO2"} == {96, 768, 6144}
+    assert {c.base for c in full if c.system in MACE} == {96, 3072}
     assert "replicate 4 4 4" in Case("HfO2", 64 * 6144, "zero").text(10)
+
+
+def test_models_of_mace(tmp_path):
+    """In boxes that are no cubes; models of a folder count, and one that is not there is named."""
+    (system, *_), folder, own = MACE, tmp_path / "work", tmp_path / "own"
+    folder.mkdir()
+    own.mkdir()
+    with pytest.raises(FileNotFoundError, match=re.escape(model_file(system))):
+        prepare(folder, set(), {system}, own)
+    save(own / model_file(system), Shape())
+    prepare(folder, {3072}, {system}, own)
+    found = [folder / model_file(system), own / model_file(system)]
+    assert found[0].read_bytes() == found[1].read_bytes()
+    assert len(read(folder / "hfo2-3072.data", format="lammps-data")) == 3072
+    assert sides(3072) == (4, 8, 8)
 
 
 def test_kernel_times(tmp_path):

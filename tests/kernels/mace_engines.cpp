@@ -10,14 +10,18 @@
 #include "core/arrays.h"
 #include "core/family.h"
 #include "core/gpu/gpu_neighbors.h"
+#include "core/gpu/row_packer.h"
+#include "core/images.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <cstdlib>
 #include <fstream>
 #include <iostream>
 #include <iterator>
 #include <random>
+#include <set>
 #include <stdexcept>
 #include <string>
 #include <vector>
@@ -168,6 +172,7 @@ struct Crystal {
       }
     const double box = ncells * edge;
     ncenters = static_cast<int>(species.size());
+    for (int i = 0; i < ncenters; ++i) home.push_back(i);
     x = centers;
     const int around = static_cast<int>(reach / box) + 1;
     for (int a = -around; a <= around; ++a)
@@ -181,7 +186,7 @@ struct Crystal {
               continue;
             x.insert(x.end(), image, image + 3);
             species.push_back(species[i]);
-            origin.push_back(i);
+            home.push_back(i);
           }
     for (int i = 0; i < ncenters; ++i)
       for (int s = 0; s < nspecies; ++s) {
@@ -209,34 +214,53 @@ struct Crystal {
 
   int ncenters;
   std::vector<double> x;
-  std::vector<int> species, origin, first, candidate;
+  std::vector<int> species, home, first, candidate;
 };
 
-/// Images get what the atoms have that they are of.
-class Images : public RowExchange {
+/// Images get what the atoms have that they are of. Where there are other ranks, by the steps that
+/// LAMMPS takes: half of the images at a time, through a buffer.
+class Exchange : public Images {
  public:
-  /// @param others  say that there are other ranks, so that rows go over the host
-  Images(const Crystal &crystal, bool others) : crystal(crystal), others(others) {}
-  void forward(double *rows, int width) override { copy(rows, width); }
-  void forward(float *rows, int width) override { copy(rows, width); }
-  void reverse(double *rows, int width) override { add(rows, width); }
-  void reverse(float *rows, int width) override { add(rows, width); }
-  void sum(double *, int) override {}
+  Exchange(const Crystal &crystal, bool others) :
+      Images(crystal.home, crystal.ncenters), crystal(crystal), others(others)
+  {
+  }
+  void forward(const ExchangedRows &rows) override
+  {
+    if (rows.device) move(rows, {RowMove::pack, RowMove::set});
+    else Images::forward(rows);
+  }
+  void reverse(const ExchangedRows &rows) override
+  {
+    if (rows.device) move(rows, {RowMove::add, RowMove::pack});
+    else Images::reverse(rows);
+  }
   bool has_others() const override { return others; }
 
  private:
-  template <class T> void copy(T *rows, int width) const
+  /// @param moves  of the centers, and of their images; packing comes first
+  void move(const ExchangedRows &rows, const std::array<RowMove, 2> &moves)
   {
-    for (std::size_t k = 0; k < crystal.origin.size(); ++k)
-      std::copy_n(rows + static_cast<std::ptrdiff_t>(crystal.origin[k]) * width, width,
-                  rows + static_cast<std::ptrdiff_t>(crystal.ncenters + k) * width);
-  }
-  template <class T> void add(T *rows, int width) const
-  {
-    for (std::size_t k = 0; k < crystal.origin.size(); ++k)
-      for (int c = 0; c < width; ++c)
-        rows[static_cast<std::ptrdiff_t>(crystal.origin[k]) * width + c] +=
-            rows[static_cast<std::ptrdiff_t>(crystal.ncenters + k) * width + c];
+    RowPacker packer;
+    std::vector<int> row(crystal.home.size());    // of atoms that are in the reverse order
+    for (std::size_t a = 0; a < row.size(); ++a) row[a] = static_cast<int>(row.size() - 1 - a);
+    packer.take(row);
+    const int nimages = static_cast<int>(row.size()) - crystal.ncenters;
+    for (int first = 0; first < nimages;) {
+      // No center twice at a time.
+      std::vector<int> centers;
+      std::set<int> used;
+      int n = first;
+      while (n < nimages && used.insert(crystal.home[row[n]]).second)
+        centers.push_back(row[crystal.home[row[n++]]]);
+      const int count = n - first;
+      std::vector<double> buffer(count * RowPacker::buffer_width(rows));
+      const AtomsToMove of_centers{centers.data(), 0, count}, of_images{nullptr, first, count};
+      if (moves[0] == RowMove::pack) packer.move(moves[0], rows, of_centers, buffer.data());
+      packer.move(moves[1], rows, of_images, buffer.data());
+      if (moves[0] != RowMove::pack) packer.move(moves[0], rows, of_centers, buffer.data());
+      first = n;
+    }
   }
 
   const Crystal &crystal;
@@ -271,7 +295,7 @@ void compare_devices(const Shape &shape, const std::string &device)
     const std::vector<bool> present(shape.nspecies, true);
     const auto plain = network->engine({precision, present});
     Input input = crystal.input();
-    Images images(crystal, false);
+    Exchange images(crystal, false);
     input.exchange = &images;
     const Evaluation wanted = plain->evaluate(input);
     double scale = 1.0;
@@ -280,7 +304,7 @@ void compare_devices(const Shape &shape, const std::string &device)
     for (const bool others : {false, true})
       for (const std::size_t chunk_bytes : {std::size_t{0}, std::size_t{1}}) {
         OnDevice one(*network, precision, device, chunk_bytes, crystal);
-        Images around(crystal, others);
+        Exchange around(crystal, others);
         one.input.exchange = &around;
         for (int k = 0; k < 2; ++k) {    // the second finds what the first has left
           const Evaluation &found = one.engine->evaluate(one.input);
@@ -304,7 +328,7 @@ void evaluate_file(char **argv)
   const Crystal crystal(std::atoi(argv[1]), std::atof(argv[2]), info.cutoff + 0.3,
                         static_cast<int>(info.atom_type.size()));
   OnDevice one(*network, precision_of(argv[3]), argv[4], 0, crystal);
-  Images around(crystal, false);
+  Exchange around(crystal, false);
   one.input.exchange = &around;
   std::cout << crystal.ncenters << " atoms, " << crystal.candidate.size() << " candidates, energy "
             << one.engine->evaluate(one.input).energy << "\n";

@@ -6,6 +6,7 @@
 
 #include "comparison.h"
 #include "core/gpu/gpu_neighbors.h"
+#include "core/images.h"
 #include "families/nep/nep_engine.h"
 #include "families/nep/plain_nep.h"
 #include "families/nep/read_nep.h"
@@ -34,35 +35,31 @@ double uniform(double low, double high)
 
 /// Rows behind the centers are images of the first of them. There is another rank, which has the
 /// same atoms.
-class Images : public RowExchange {
+class TwoRanks : public Images {
  public:
-  explicit Images(const Input &input) : ncenters(input.ncenters), nrows(input.nrows) {}
-  void forward(double *rows, int width) override
-  {
-    for (int r = ncenters; r < nrows; ++r)
-      std::copy_n(rows + static_cast<std::ptrdiff_t>(r - ncenters) % ncenters * width, width,
-                  rows + static_cast<std::ptrdiff_t>(r) * width);
-  }
-  void forward(float *, int) override {}
-  void reverse(double *, int) override {}
-  void reverse(float *, int) override {}
+  explicit TwoRanks(const Input &input) : Images(homes(input), input.ncenters) {}
   void sum(double *numbers, int n) override
   {
     for (int k = 0; k < n; ++k) numbers[k] *= 2.0;
   }
   bool has_others() const override { return true; }
 
- protected:
-  const int ncenters, nrows;
+ private:
+  static std::vector<int> homes(const Input &input)
+  {
+    std::vector<int> result;
+    for (int r = 0; r < input.nrows; ++r) result.push_back(r % input.ncenters);
+    return result;
+  }
 };
 
 /// Of the other rank, the sizes of sums are others.
-class DifferentImages : public Images {
+class DifferentRanks : public TwoRanks {
  public:
-  using Images::Images;
+  using TwoRanks::TwoRanks;
   void sum(double *numbers, int n) override
   {
-    Images::sum(numbers, n);
+    TwoRanks::sum(numbers, n);
     if (n == 2) numbers[1] *= 1.001;
   }
 };
@@ -186,7 +183,7 @@ class Check {
   void cpu()
   {
     for (const Cluster &cluster : clusters) {
-      Images images(cluster.input);
+      TwoRanks images(cluster.input);
       Input whole = cluster.input;
       if (charged) whole.exchange = &images;
       const Evaluation wanted = plain.evaluate(whole);
@@ -209,7 +206,7 @@ class Check {
     for (const Cluster &cluster : clusters) {
       Input input = cluster.input;
       input.ncenters = std::min(input.ncenters, ncenters);
-      Images images(input);
+      TwoRanks images(input);
       if (charged) input.exchange = &images;
       const Evaluation wanted = plain.evaluate(input);
       for (const bool single : {false, true}) {
@@ -232,7 +229,7 @@ class Check {
   {
     if (!charged) return;
     Input input = clusters.back().input;
-    DifferentImages images(input);
+    DifferentRanks images(input);
     input.exchange = &images;
     const auto device = which.empty() ? nullptr : Device::make(which);
     const auto engine = make_nep_engine(plain.network(), {Precision::exact, present, device});
@@ -249,7 +246,7 @@ class Check {
       ++failures;
     } catch (const SumsDiffer &) {
     }
-    Images same(input);
+    TwoRanks same(input);
     input.exchange = &same;
     engine->evaluate(input);
   }

@@ -11,6 +11,8 @@ import pytest
 
 import harness
 from harness import ENGINES, ON_DEVICE, Lammps, Run
+from mace_oracle import Shape
+from mace_oracle import save as save_mace
 from nep_files import CHARGED, HEADS, random_text
 from pwmlff.launch.lmp import CHARGES, read_dump
 from systems import SYSTEMS, crystal
@@ -48,12 +50,18 @@ class Case:
     move: str = NVE + "run 40\n"
     stays: bool = True  # positions and forces are on the device of the models, where they have one
     before: str = ""  # the box
+    package: str = ""  # options of package kokkos
 
 
 DP = "pair_style pwmlff 1.pt\npair_coeff * * O Hf\n"
+MACE = "pair_style pwmlff m.pt\npair_coeff * * O Hf\n"
 CASES = {
     "DP": Case(DP),
     "NEP": Case("pair_style nep\npair_coeff * * a.txt O Hf\n"),
+    "MACE": Case(MACE),
+    "MACE, rows from device to device": Case(
+        MACE, package=" -pk kokkos comm/pair/forward device comm/pair/reverse device"
+    ),
     "NPT": Case(DP, f"{HOT}fix 1 all npt temp 900 900 0.1 tri 0 0 1\nrun 40\n"),
     "minimum": Case(DP, "min_style cg\nminimize 0 1e-3 20 40\n"),
     "second run": Case(
@@ -112,6 +120,7 @@ def folder(request, tmp_path: Path, monkeypatch) -> Lammps:
         lammps.save(BINARY.model(seed=seed, isotropic=True), f"{seed}.pt")
     (lammps.folder / "a.txt").write_bytes(random_text(HEADS["nep5"], 0))
     (lammps.folder / "b.txt").write_bytes(random_text(CHARGED["charge 1"], 0))
+    save_mace(lammps.folder / "m.pt", Shape(leaving=(0, 2, 0), residual=(True, False, True)))
     lammps.data(crystal(2), [8, 72])
     return lammps
 
@@ -127,7 +136,7 @@ def results(
         f"units metal\natom_modify map yes\n{case.before}read_data atoms.data\n"
         f"{case.style}{MEASURE}{case.move}"
     )
-    run = folder.run(text, ranks, KOKKOS.format(threads) if threads else "")
+    run = folder.run(text, ranks, KOKKOS.format(threads) + case.package if threads else "")
     atoms = read_dump(folder.folder / "atoms.dump")
     numbers = [np.array(list(run.thermo().values())).T, np.array(atoms.tolist())]
     for name in FILES:
@@ -162,21 +171,41 @@ def test_same_numbers(folder: Lammps, name: str, ranks: int):
     assert ("positions and forces stay on its device" in run.output) == stays
 
 
-def test_nothing_is_copied(folder: Lammps, tmp_path: Path):
-    """Where positions and forces stay on the device, steps do not ask for them on the host."""
+@pytest.fixture
+def shim(tmp_path: Path) -> Path:
     source = Path(__file__).with_name("kokkos_syncs.cpp")
-    shim = tmp_path / "syncs.so"
+    library = tmp_path / "syncs.so"
     subprocess.run(
-        ["c++", "-shared", "-fPIC", "-std=c++20", source, "-o", shim, "-ldl"], check=True
+        ["c++", "-shared", "-fPIC", "-std=c++20", source, "-o", library, "-ldl"], check=True
     )
+    return library
+
+
+def counted(run: Run) -> list[int]:
+    """Of one rank, and what all have alike: what is asked for on the host and on the device, and
+    how often rows go through the host."""
+    lines = [line for line in run.output.splitlines() if "copies to the host" in line]
+    return max([int(word) for word in line.split()[-3:]] for line in lines)  # others: of mpirun
+
+
+@pytest.mark.parametrize("package", ["no", "device"])
+def test_rows_of_ghosts(folder: Lammps, shim: Path, package: str):
+    """Features that ranks exchange stay on the device if KOKKOS has buffers there."""
+    options = f" -pk kokkos comm/pair/forward {package} comm/pair/reverse {package}"
+    text = f"units metal\nread_data atoms.data\n{MACE}{NVE}thermo 1000\nrun 5\n"
+    run = folder.run(text, 2, KOKKOS.format(1) + options, LD_PRELOAD=str(shim))
+    stay = folder.engine.environment == ON_DEVICE and package == "device"
+    assert counted(run)[2] == (0 if stay else 6 * 4)  # steps, and two layers there and back
+
+
+def test_nothing_is_copied(folder: Lammps, shim: Path):
+    """Where positions and forces stay on the device, steps do not ask for them on the host."""
     style = "pair_style pwmlff 1.pt 2.pt drive mean out_freq 1000\npair_coeff * * O Hf\n"
     text = f"units metal\nread_data atoms.data\n{style}{NVE}thermo 1000\nrun {{}}\n"
     counts = []
     for steps in (20, 70):
         run = folder.run(text.format(steps), 2, KOKKOS.format(1), LD_PRELOAD=str(shim))
-        lines = [line for line in run.output.splitlines() if "copies to the host" in line]
-        both = sorted([int(word) for word in line.split()[-2:]] for line in lines)
-        counts.append(both[-1])  # the others are of mpirun
+        counts.append(counted(run)[:2])
         assert "Neighbor list builds = 0" not in run.output
     on_device = folder.engine.environment == ON_DEVICE
     # One for the first step, whose deviation is written.

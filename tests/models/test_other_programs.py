@@ -15,6 +15,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 from ase.io import read, write
 
 import families
@@ -95,6 +96,31 @@ def without_arrays(source: Path, target: Path) -> None:
         for member in old.infolist():
             if not member.filename.endswith((MACE_ARRAYS, RECORD)):
                 new.writestr(member, old.read(member))
+
+
+def device_bound(path: Path) -> list[str]:
+    """What in the code of a file stays on one device when its parameters move to another: devices
+    by name, and constants of several numbers."""
+    found = []
+    for name, module in torch.jit.load(path).named_modules():
+        for method in module._c._method_names():
+            graph = module._c._get_method(method).graph
+            for node in graph.findAllNodes("prim::Constant"):
+                kind = node.output().type().kind()
+                several = kind == "TensorType" and node.t("value").dim() > 0
+                if several or kind == "DeviceObjType":
+                    found.append(f"{name}.{method}: {node}")
+    return found
+
+
+@pytest.mark.parametrize("program", [p for p in PYTHONS if p.startswith("nequip")])
+def test_code_for_any_device(tmp_path: Path, made, program: str):
+    """NequIP and Allegro run by the code of the file alone, on a GPU too, where no test runs it."""
+    for family in families_of(program):
+        source, _ = made(program)[family]
+        convert(source, tmp_path / "a.pt")
+        if not family.endswith(COMPILED):
+            assert device_bound(tmp_path / "a.pt") == []
 
 
 @pytest.mark.parametrize("program, family", [(p, f) for p in PYTHONS for f in families_of(p)])

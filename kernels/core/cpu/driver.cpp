@@ -37,11 +37,12 @@ template <class T> void add_up(T *const *arrays, int narrays, std::ptrdiff_t n)
 template <class T>
 void exchange_rows(const Exchange &rows, T *const *arrays, const Input &input, int nworkers)
 {
+  const auto width = static_cast<std::size_t>(rows.width);
   if (rows.kind == Exchange::Kind::reverse) {
     add_up(arrays, nworkers, static_cast<std::ptrdiff_t>(input.nrows) * rows.width);
-    if (input.exchange) input.exchange->reverse(arrays[0], rows.width);
+    if (input.exchange) input.exchange->reverse({arrays[0], width});
   } else if (input.exchange) {
-    input.exchange->forward(arrays[0], rows.width);
+    input.exchange->forward({arrays[0], width});
   }
 }
 

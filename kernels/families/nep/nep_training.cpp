@@ -3,39 +3,19 @@
 #include "nep_training.h"
 
 #include "../../core/cpu/instruction_set.h"
+#include "../../core/images.h"
 #include "../../core/virial_terms.h"
 #include "cpu/nep_gradient.h"
 #include "nep_engine.h"
 
 #include <algorithm>
 #include <cstddef>
+#include <optional>
 
 namespace pwmlff {
 
 NepGradient::~NepGradient() = default;
 NepPotentials::~NepPotentials() = default;
-
-namespace {
-
-/// Rows at the ends of edges, and the atoms that they are images of.
-class EdgeEnds : public RowExchange {
- public:
-  void forward(double *rows, int width) override
-  {
-    for (std::size_t r = 0; r < home.size(); ++r)
-      std::copy_n(rows + static_cast<std::ptrdiff_t>(home[r]) * width, width, rows + r * width);
-  }
-  // Charges alone are exchanged, which are of float64.
-  void forward(float *, int) override {}
-  void reverse(double *, int) override {}
-  void reverse(float *, int) override {}
-  void sum(double *, int) override {}
-  bool has_others() const override { return false; }
-
-  std::vector<int> home;    // [nrows]
-};
-
-}    // namespace
 
 struct NepTraining::Parts {
   Parts(const NepNetwork &network, bool single, const std::vector<bool> &present) :
@@ -77,8 +57,8 @@ struct NepTraining::Parts {
     input.candidate = candidate.data();
     if (potentials) {
       input.cell = frame.cell;
-      input.exchange = &ends;
-      input.node_row = ends.home.data();
+      input.exchange = &ends.emplace(home, n);
+      input.node_row = home.data();
     }
     return input;
   }
@@ -87,12 +67,12 @@ struct NepTraining::Parts {
   void stand_where_atoms_are(const NepFrame &frame)
   {
     const int n = frame.natoms, nspecies = network.nspecies();
-    ends.home.resize(x.size() / 3);
+    home.resize(x.size() / 3);
     for (int i = 0; i < n; ++i) {
-      ends.home[i] = i;
+      home[i] = i;
       std::copy_n(frame.x + 3 * static_cast<std::ptrdiff_t>(i), 3, &x[3 * i]);
       for (int e = first[i * nspecies]; e < first[(i + 1) * nspecies]; ++e) {
-        ends.home[n + e] = frame.j[e];
+        home[n + e] = frame.j[e];
         for (int c = 0; c < 3; ++c) x[3 * (n + e) + c] += x[3 * i + c];
       }
     }
@@ -104,9 +84,9 @@ struct NepTraining::Parts {
   std::unique_ptr<FusedEngine> engine;
   std::unique_ptr<NepGradient> gradient;
   std::unique_ptr<NepPotentials> potentials;    // of a model with charges
-  EdgeEnds ends;
+  std::optional<Images> ends;                   // of edges, of the atoms that are there
   std::vector<double> x, velocity, charge, potential;
-  std::vector<int> species, first, candidate;
+  std::vector<int> species, first, candidate, home;
 };
 
 NepTraining::NepTraining(const NepNetwork &network, bool single, const std::vector<bool> &present) :

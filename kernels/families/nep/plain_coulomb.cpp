@@ -127,7 +127,7 @@ void PlainCoulomb::add_real_space(const NepNetwork &network, const Input &input)
   const std::size_t nspecies = network.nspecies();
   std::vector<double> row_charge(input.nrows, 0.0);
   std::copy(charge.begin(), charge.end(), row_charge.begin());
-  if (input.exchange) input.exchange->forward(row_charge.data(), 1);
+  if (input.exchange) input.exchange->forward({row_charge.data(), 1});
   for (std::size_t i = 0; i < charge.size(); ++i) {
     if (input.species[i] < 0) continue;
     potential[i] -= 2.0 * COULOMB * alpha / std::sqrt(pi) * charge[i];

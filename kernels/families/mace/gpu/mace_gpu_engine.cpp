@@ -180,7 +180,7 @@ template <class T> class MaceGpuEngine : public FusedEngine {
     has_origins = input.exchange && !input.exchange->has_others() && nlayers() > 1;
     std::vector<double> center(nrows, -1.0);
     for (int r = 0; r < ncenters; ++r) center[r] = r;
-    if (has_origins) input.exchange->forward(center.data(), 1);
+    if (has_origins) input.exchange->forward({center.data(), 1});
     std::vector<int> place(ncenters, -1), items, found;
     for (std::size_t n = 0; n < centers.size(); ++n) place[centers[n]] = static_cast<int>(n);
     for (int r = 0; r < nrows; ++r) {
@@ -481,13 +481,7 @@ template <class T> class MaceGpuEngine : public FusedEngine {
                    MaceCopyRows<T>{origin.get(), ncenters, static_cast<std::int64_t>(width), to});
       return;
     }
-    T *const host = on_host.reserve(nrows * width);
-    device_->download(host, to, ncenters * width * sizeof(T));
-    device_->synchronize();
-    input.exchange->forward(host, static_cast<int>(width));
-    device_->upload(to + ncenters * width, host + ncenters * width,
-                    (nrows - ncenters) * width * sizeof(T));
-    device_->synchronize();    // before the host's memory is used again
+    input.exchange->forward({to, width, device_});
   }
 
   /// The derivatives by it, back to the centers.
@@ -502,12 +496,7 @@ template <class T> class MaceGpuEngine : public FusedEngine {
                    MaceAddRows<T>{origin.get(), ncenters, static_cast<std::int64_t>(width), from});
       return;
     }
-    T *const host = on_host.reserve(nrows * width);
-    device_->download(host, from, nrows * width * sizeof(T));
-    device_->synchronize();
-    input.exchange->reverse(host, static_cast<int>(width));
-    device_->upload(from, host, ncenters * width * sizeof(T));
-    device_->synchronize();
+    input.exchange->reverse({from, width, device_});
   }
 
   /* ---- an evaluation ---- */
@@ -601,7 +590,6 @@ template <class T> class MaceGpuEngine : public FusedEngine {
   // [layers] features that leave a layer and dE by them, and what is sent along edges into it
   std::vector<std::unique_ptr<DeviceArray<T>>> features, by_features, sent;
   DeviceArray<T> by_sent[2] = {DeviceArray<T>(device_), DeviceArray<T>(device_)};
-  HostArray<T> on_host{device_};
   HostArray<std::int64_t> counted{device_};
 };
 

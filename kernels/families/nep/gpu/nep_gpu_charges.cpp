@@ -48,7 +48,7 @@ void NepCharges::find(const Input &input, const GpuList &list, const int *on_dev
   reciprocal.solve(input, {list.x, charges.get(), potentials.get(), rows}, 1.0 / sums[2], on_host,
                    virial);
   if (ewald.real_space && input.exchange) {
-    input.exchange->forward(on_host, 1);
+    input.exchange->forward({on_host, 1});
     charges.assign(on_host, input.nrows);
   }
   if (ewald.real_space)
