@@ -330,7 +330,8 @@ void evaluate_file(char **argv)
   OnDevice one(*network, precision_of(argv[3]), argv[4], 0, crystal);
   Exchange around(crystal, false);
   one.input.exchange = &around;
-  std::cout << crystal.ncenters << " atoms, " << crystal.candidate.size() << " candidates, energy "
+  std::cout << crystal.ncenters << " atoms, " << crystal.home.size() << " rows, "
+            << crystal.candidate.size() << " candidates, energy "
             << one.engine->evaluate(one.input).energy << "\n";
 }
 
