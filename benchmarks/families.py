@@ -52,7 +52,17 @@ MACE = (
     "MACE, pickled, two heads",
 )
 #: Those that no fused engine runs.
-OF_CODE = ("MACE, attention", "MACE, nonlinear", "MACE, nonlinear, charge and spin")
+OF_CODE = ("MACE, attention",)
+GATED = (
+    "MACE, nonlinear",
+    "MACE, nonlinear, 128x0e + 128x1o",
+    "MACE, nonlinear, charge and spin",
+    "MACE, nonlinear, float32",
+    "MACE, nonlinear, two heads",
+    "MACE, nonlinear, Agnesi, ZBL",
+    "MACE, nonlinear, higher degrees along edges",
+    "MACE, nonlinear behind linear",
+)
 SYSTEM = {"charge": -1, "spin": 2}  # of models that embed them, as other_programs.py has it
 #: What a program makes, by its name or by name and release where that one makes other files.
 FAMILIES = {
@@ -66,10 +76,10 @@ FAMILIES = {
         "DeePMD-kit se_e2_a, no steps",
         "DeePMD-kit se_e2_a, float32",
     ),
-    "mace": (*MACE, *OF_CODE, "MACE, charge and spin"),
+    "mace": (*MACE, *OF_CODE, *GATED, "MACE, charge and spin"),
     "mace-0.3.10": MACE,
     "mace-0.3.6": ("MACE", "MACE, float32", "MACE, pickled"),
-    "mace-0.3.14": ("MACE, attention", "MACE, nonlinear", "MACE, charge and spin"),
+    "mace-0.3.14": (*OF_CODE, "MACE, nonlinear", "MACE, charge and spin"),
     "nequip": (
         "NequIP",
         f"NequIP{COMPILED}",

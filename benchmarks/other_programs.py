@@ -38,6 +38,11 @@ OMOL = {
     "use_agnostic_product": True, "use_last_readout_only": True, "use_embedding_readout": True,
     "radial_MLP": [16, 16], "readout_cls": "NonLinearBiasReadoutBlock",
 }  # fmt: skip
+#: The same with the sizes of a large one.
+LARGE = {
+    "features": "128x0e + 128x1o", "edge_irreps": "64x0e + 64x1o", "r_max": 5.0, "max_ell": 3,
+    "correlation": 3, "radial_MLP": [64, 64, 64],
+}  # fmt: skip
 Calculated = tuple[float, np.ndarray, np.ndarray]
 Evaluate = Callable[[Atoms], Calculated]
 
@@ -319,6 +324,42 @@ FAMILIES: dict[str, Callable[[Path], Evaluate]] = {
     ),
     "MACE, nonlinear": lambda folder: mace(
         folder, torch.float64, pickled=True, blocks=NONLINEAR, **SMALL
+    ),
+    "MACE, nonlinear, 128x0e + 128x1o": lambda folder: mace(
+        folder, torch.float64, pickled=True, blocks=NONLINEAR, **OMOL | LARGE
+    ),
+    "MACE, nonlinear, float32": lambda folder: mace(
+        folder, torch.float32, pickled=True, blocks=NONLINEAR, **SMALL
+    ),
+    "MACE, nonlinear, two heads": lambda folder: mace(
+        folder,
+        torch.float64,
+        pickled=True,
+        heads=2,
+        blocks=NONLINEAR,
+        readout_cls="NonLinearBiasReadoutBlock",
+        **SMALL,
+    ),
+    "MACE, nonlinear, Agnesi, ZBL": lambda folder: mace(
+        folder,
+        torch.float64,
+        pickled=True,
+        blocks=NONLINEAR,
+        distance_transform="Agnesi",
+        pair_repulsion=True,
+        apply_cutoff=False,
+        **SMALL,
+    ),
+    "MACE, nonlinear, higher degrees along edges": lambda folder: mace(
+        folder,
+        torch.float64,
+        pickled=True,
+        blocks=NONLINEAR,
+        edge_irreps="6x0e + 6x1o + 6x2e",
+        **SMALL,
+    ),
+    "MACE, nonlinear behind linear": lambda folder: mace(
+        folder, torch.float64, pickled=True, blocks=("Density", "ResidualNonLinear"), **SMALL
     ),
     "MACE, charge and spin": lambda folder: mace(
         folder, torch.float64, pickled=True, system=SYSTEM, use_embedding_readout=True, **SMALL

@@ -39,9 +39,11 @@ class Shape:
     agnesi: bool = False
     zbl: bool = False
     scale: float = 0.8  # of readouts
+    gates: bool = False  # with nets that have biases, norms and pairs of species
+    edge_channels: int = 0  # where they are others than `channels`
 
     @classmethod
-    def random(cls, seed: int) -> Shape:
+    def random(cls, seed: int, gates: bool = False) -> Shape:
         rng = np.random.default_rng(seed)
         nlayers = int(rng.integers(1, 4))
         nspecies = int(rng.integers(1, 5))
@@ -52,14 +54,22 @@ class Shape:
             largest=int(rng.integers(1, 5)),
             leaving=(*(int(n) for n in rng.integers(0, 4, nlayers - 1)), 0),
             orders=int(rng.integers(1, 4)),
-            hidden=tuple(int(n) for n in rng.integers(1, 17, rng.integers(0, 4))),
+            # Norms of few numbers are steep where those are equal, steeper than float32 has tables.
+            hidden=tuple(int(n) + 8 * gates for n in rng.integers(1, 17, rng.integers(0, 4))),
             residual=tuple(bool(one) for one in rng.integers(0, 2, nlayers)),
             density=flags[0],
             gaussian=flags[1],
             cutoff_first=flags[2],
             agnesi=flags[3],
             zbl=flags[4],
+            gates=gates,
+            edge_channels=int(rng.choice([0, 2, 7, 16])) if gates else 0,
         )
+
+    @property
+    def along_edges(self) -> int:
+        """Channels there."""
+        return self.edge_channels or self.channels
 
 
 class RandomArrays:
@@ -82,13 +92,17 @@ class RandomArrays:
         for t, leaving in enumerate(shape.leaving):
             layer = {**self.paths(entering), **self.messages(t), **self.contractions(leaving)}
             for degree in range(entering + 1):
-                layer[f"up.{degree}"] = self.normal(k, k)
+                layer[f"up.{degree}"] = self.normal(k, shape.along_edges)
+            if shape.gates:
+                layer |= self.gates(entering)
             for degree in range(min(entering, leaving) + 1 if shape.residual[t] else 0):
-                layer[f"skip.{degree}"] = self.normal(n, k, k)
+                layer[f"skip.{degree}"] = self.normal(1 if shape.gates else n, k, k)
             if t + 1 < len(shape.leaving):
                 layer["readout"] = self.normal(k)
             else:
                 layer |= {"readout.first": self.normal(k, 3), "readout.last": self.normal(3)}
+                if shape.gates:
+                    layer |= {"readout.mid": self.normal(3, 3), "readout.bias": self.normal(3)}
             self.arrays |= {f"layer{t}.{name}": array for name, array in layer.items()}
             entering = leaving
 
@@ -131,16 +145,43 @@ class RandomArrays:
             layer[f"coupling.{p}"] = coupling * (self.rng.uniform(size=coupling.shape) < 0.4)
         return layer
 
+    def net(self, name: str, widths: tuple[int, ...]) -> dict[str, Array]:
+        layer = {f"{name}.{n}": self.normal(*size) for n, size in enumerate(pairwise(widths))}
+        if self.shape.gates:
+            species = len(self.shape.elements)
+            layer[f"{name}.pair"] = self.rng.normal(0.0, 0.5, (species, species, widths[1]))
+            for n, width in enumerate(widths[1:]):
+                layer[f"{name}.bias.{n}"] = self.rng.normal(0.0, 0.3, width)
+            for n, width in enumerate(widths[1:-1]):
+                layer[f"{name}.norm.{n}"] = self.rng.uniform(0.5, 1.0, (2, width))
+        return layer
+
+    def rows_to(self, degree: int) -> int:
+        return self.shape.along_edges * sum(path[2] == degree for path in self.degrees)
+
     def messages(self, t: int) -> dict[str, Array]:
         shape, k, npaths = self.shape, self.shape.channels, len(self.degrees)
-        widths = (self.nbasis, *shape.hidden, npaths * k)
-        layer = {f"radial.{n}": self.normal(*size) for n, size in enumerate(pairwise(widths))}
-        if shape.density:
+        layer = self.net("radial", (self.nbasis, *shape.hidden, npaths * shape.along_edges))
+        if shape.density and shape.gates:
+            layer |= self.net("density", (self.nbasis, 5, 1))
+            layer["divisor"] = np.array([1.5, 0.7])
+        elif shape.density:
             layer["density"] = self.normal(self.nbasis)
-        each = 1 if shape.residual[t] else len(shape.elements)
+        each = 1 if shape.residual[t] or shape.gates else len(shape.elements)
         for degree in range(shape.largest + 1):
-            rows = k * sum(path[2] == degree for path in self.degrees)
-            layer[f"message.{degree}"] = 0.5 * self.normal(each, rows, k)
+            layer[f"message.{degree}"] = 0.5 * self.normal(each, self.rows_to(degree), k)
+        return layer
+
+    def gates(self, entering: int) -> dict[str, Array]:
+        shape, k = self.shape, self.shape.channels
+        layer = {}
+        for degree in range(shape.largest + 1):
+            layer[f"gate.mix.{degree}"] = self.normal(k, k)
+            if degree <= entering:
+                layer[f"gate.own.{degree}"] = self.normal(shape.along_edges, k)
+            if degree > 0:
+                layer[f"gate.z.{degree}"] = self.normal(self.rows_to(0), k)
+                layer[f"gate.own_z.{degree}"] = self.normal(shape.along_edges, k)
         return layer
 
     def contractions(self, leaving: int) -> dict[str, Array]:
@@ -241,6 +282,35 @@ class PlainMace(nn.Module):
         inside = self.envelope(r / self.array["zbl.reach"][first, second], float(numbers[0]))
         return self.array["zbl.strength"][first, second] / r * phi * inside
 
+    def net(self, t: int, name: str, x: Tensor, first: Tensor, second: Tensor) -> Tensor:
+        """A net of the basis [edges, n] of edges between two species."""
+        prefix, k = "layer" + str(t) + "." + name + ".", 0
+        while prefix + str(k) in self.array:
+            x = x @ self.array[prefix + str(k)]
+            if k == 0 and prefix + "pair" in self.array:
+                x = x + self.array[prefix + "pair"][first, second]
+            if prefix + "bias." + str(k) in self.array:
+                x = x + self.array[prefix + "bias." + str(k)]
+            if prefix + "norm." + str(k) in self.array:
+                norm = self.array[prefix + "norm." + str(k)]
+                x = torch.nn.functional.layer_norm(x, [x.size(1)], norm[0], norm[1], 1e-5)
+            k += 1
+            if prefix + str(k) in self.array:
+                x = torch.nn.functional.silu(x)
+        return x
+
+    def gated(self, t: int, n: Tensor, z: Tensor) -> Tensor:
+        """Messages from n and z [nodes, channels, degrees above 0]."""
+        result: list[Tensor] = []
+        for degree in range(self.largest + 1):
+            part = n[:, :, degree * degree : (degree + 1) * (degree + 1)]
+            if degree == 0:
+                part = torch.nn.functional.silu(part)
+            else:
+                part = part * torch.sigmoid(z[:, :, degree - 1 : degree])
+            result.append(torch.einsum("nkm,kq->nqm", [part, self.of(t, f"gate.mix.{degree}")]))
+        return torch.cat(result, 2)
+
     def messages(
         self, t: int, feature: list[Tensor], r: Tensor, y: Tensor, i: Tensor, j: Tensor,
         types: Tensor,
@@ -253,18 +323,17 @@ class PlainMace(nn.Module):
         if first:
             basis = basis * f
         density = torch.zeros(len(types), dtype=r.dtype)
+        x = torch.zeros_like(r)
         if "layer" + str(t) + ".density" in self.array:
-            rho = torch.tanh((basis @ self.of(t, "density")) ** 2)
-            density = density.index_add(0, i, rho if first else rho * f.squeeze(1))
-        radial, k = basis, 0
-        while "layer" + str(t) + ".radial." + str(k) in self.array:
-            radial = (radial if k == 0 else torch.nn.functional.silu(radial)) @ self.of(
-                t, "radial." + str(k)
-            )
-            k += 1
+            x = basis @ self.of(t, "density")
+        if "layer" + str(t) + ".density.0" in self.array:
+            x = self.net(t, "density", basis, types[i], types[j]).squeeze(1)
+        rho = torch.tanh(x**2)
+        density = density.index_add(0, i, rho if first else rho * f.squeeze(1))
+        radial = self.net(t, "radial", basis, types[i], types[j])
         if not first:
             radial = radial * f
-        channels = self.array["embedding"].size(1)
+        channels = self.of(t, "up.0").size(1)
         sums = [self.nothing() for _ in range(self.largest + 1)]
         for p, path in enumerate(self.paths[t]):
             l1, l2, degree = path[0], path[1], path[2]
@@ -282,7 +351,32 @@ class PlainMace(nn.Module):
             matrix = self.of(t, "message." + str(degree))
             matrix = matrix[types] if len(matrix) > 1 else matrix.expand(len(types), -1, -1)
             result.append(torch.einsum("nkm,nkq->nqm", [torch.cat(sums[degree], 1), matrix]))
-        return torch.cat(result, 2) / (1.0 + density).unsqueeze(1).unsqueeze(2)
+        divisor = 1.0 + density
+        if "layer" + str(t) + ".divisor" in self.array:
+            divisor = self.of(t, "divisor")[0] + self.of(t, "divisor")[1] * density
+        divisor = divisor.unsqueeze(1).unsqueeze(2)
+        if "layer" + str(t) + ".gate.mix.0" not in self.array:
+            return torch.cat(result, 2) / divisor
+        gates: list[Tensor] = []
+        own: list[Tensor] = []
+        for degree in range(self.largest + 1):
+            result[degree] = result[degree] / divisor
+            if degree < len(feature):
+                up = torch.einsum("nkm,kq->nqm", [feature[degree], self.of(t, f"up.{degree}")])
+                own.append(up)
+                result[degree] = result[degree] + torch.einsum(
+                    "nkm,kq->nqm", [up, self.of(t, f"gate.own.{degree}")]
+                )
+            if degree > 0:
+                z = torch.einsum(
+                    "nkm,kq->nqm", [torch.cat(sums[0], 1), self.of(t, f"gate.z.{degree}")]
+                )
+                z = z / divisor
+                gates.append(
+                    z + torch.einsum("nkm,kq->nqm", [own[0], self.of(t, f"gate.own_z.{degree}")])
+                )
+        z = torch.cat(gates, 2) if len(gates) > 0 else torch.zeros_like(result[0])
+        return self.gated(t, torch.cat(result, 2), z)
 
     def contraction(self, t: int, degree: int, m: Tensor, types: Tensor) -> Tensor:
         result = torch.zeros(m.size(0), m.size(1), 2 * degree + 1, dtype=m.dtype)
@@ -310,7 +404,8 @@ class PlainMace(nn.Module):
             for degree in range(out + 1):
                 h = self.contraction(t, degree, m, types)
                 if "layer" + str(t) + ".skip." + str(degree) in self.array:
-                    skip = self.of(t, "skip." + str(degree))[types]
+                    skip = self.of(t, "skip." + str(degree))
+                    skip = skip[types] if len(skip) > 1 else skip.expand(len(types), -1, -1)
                     h = h + torch.einsum("nkm,nkq->nqm", [feature[degree], skip])
                 leaving.append(h)
             feature = leaving
@@ -319,6 +414,9 @@ class PlainMace(nn.Module):
                 energies = energies + scalars @ self.of(t, "readout")
             if "layer" + str(t) + ".readout.first" in self.array:
                 hidden = torch.nn.functional.silu(scalars @ self.of(t, "readout.first"))
+                if "layer" + str(t) + ".readout.mid" in self.array:
+                    hidden = hidden @ self.of(t, "readout.mid") + self.of(t, "readout.bias")
+                    hidden = torch.nn.functional.silu(hidden)
                 energies = energies + hidden @ self.of(t, "readout.last")
         scaling = self.array["scaling"]
         return (self.array["energies"][types] + scaling[0] * energies + scaling[1])[:nlocal]

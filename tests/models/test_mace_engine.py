@@ -49,9 +49,10 @@ def assert_same(path: Path, atoms: Atoms, precision: str, nthreads: int = 1) -> 
 
 
 @pytest.mark.parametrize("precision", TOLERANCES)
+@pytest.mark.parametrize("gates", [False, True])
 @pytest.mark.parametrize("seed", [*range(4), *(thorough(n) for n in range(4, 30))])
-def test_random_shapes(tmp_path: Path, seed: int, precision: str):
-    shape = Shape.random(seed)
+def test_random_shapes(tmp_path: Path, seed: int, gates: bool, precision: str):
+    shape = Shape.random(seed, gates)
     save(tmp_path / "model.pt", shape, seed)
     assert_same(tmp_path / "model.pt", structure(shape.elements), precision)
 

@@ -258,4 +258,7 @@ template <class T> inline Vec<T> tanh(Vec<T> x)
   return (Vec<T>)((Bits)(e / (e + T(2))) | sign);
 }
 
+/// 1/(1 + exp(-x))
+template <class T> inline Vec<T> sigmoid(Vec<T> x) { return T(0.5) + T(0.5) * tanh<T>(T(0.5) * x); }
+
 }    // namespace pwmlff::PWMLFF_ISA

@@ -11,6 +11,7 @@
 #include "plan.h"
 #include "read_mace.h"
 
+#include <stdexcept>
 #include <utility>
 
 namespace pwmlff {
@@ -48,6 +49,8 @@ class MaceFamilyNetwork : public Network {
   }
   std::unique_ptr<FusedEngine> engine(const EngineSettings &settings) const override
   {
+    if (settings.device && !network->is_plain())
+      throw std::runtime_error("there is no code of MACE with gates for GPUs");
     if (settings.device) return make_mace_gpu_engine(*network, settings);
     return std::make_unique<MaceCpuEngine>(network, settings);
   }

@@ -2,6 +2,8 @@
 
 #include "read_mace.h"
 
+#include <algorithm>
+#include <cstddef>
 #include <stdexcept>
 #include <string>
 #include <utility>
@@ -47,22 +49,28 @@ class LayerReader {
   {
     const std::ptrdiff_t k = network.channels;
     for (int l = 0; l <= into; ++l)
-      layer.up.push_back(matrix(get("up." + std::to_string(l), {k, k})));
+      layer.up.push_back(matrix(get(numbered("up", l), {k, l > 0 ? edge_channels() : -1})));
+    if (edge_channels() < 1 || edge_channels() > MOST_CHANNELS)
+      fail(prefix + "up has " + std::to_string(edge_channels()) + " columns");
     read_paths();
     read_radial();
     read_messages();
+    if (has("gate.mix.0")) read_gates();
     read_contractions();
     for (int l = 0; l <= layer.out(); ++l)
       layer.product.push_back(matrix(get("product." + std::to_string(l), {k, k})));
     if (has("skip.0"))
       for (int l = 0; l <= std::min(into, layer.out()); ++l)
-        for (MaceMatrix &one :
-             matrices(get("skip." + std::to_string(l), {network.nspecies(), k, k})))
-          layer.skip.push_back(std::move(one));
+        read_each(numbered("skip", l), l, {-1, k, k}, layer.skip, layer.skips);
     if (has("readout")) layer.readout = get("readout", {k}).values;
     if (has("readout.first")) {
       layer.readout_first = matrix(get("readout.first", {k, -1}));
-      layer.readout_last = get("readout.last", {layer.readout_first.columns}).values;
+      const std::ptrdiff_t hidden = layer.readout_first.columns;
+      layer.readout_last = get("readout.last", {hidden}).values;
+      if (has("readout.mid")) {
+        layer.readout_mid = matrix(get("readout.mid", {hidden, hidden}));
+        layer.readout_bias = get("readout.bias", {hidden}).values;
+      }
     }
     return std::move(layer);
   }
@@ -72,6 +80,50 @@ class LayerReader {
   const Array &get(const std::string &name, const std::vector<std::ptrdiff_t> &shape) const
   {
     return arrays.get(prefix + name, shape);
+  }
+
+  static std::string numbered(const std::string &name, int n)
+  {
+    return name + "." + std::to_string(n);
+  }
+  std::ptrdiff_t edge_channels() const { return layer.edge_channels(); }
+
+  /// Matrices of a degree, one for all species or one for each, as of degree 0.
+  void read_each(const std::string &name, int degree, const std::vector<std::ptrdiff_t> &shape,
+                 std::vector<MaceMatrix> &to, int &each)
+  {
+    const Array &array = get(name, shape);
+    const auto n = static_cast<int>(array.shape[0]);
+    if ((degree > 0 && n != each) || (n != 1 && n != network.nspecies()))
+      fail(prefix + name + " has another number of species");
+    each = n;
+    for (MaceMatrix &one : matrices(array)) to.push_back(std::move(one));
+  }
+
+  /// @param columns  of the last one
+  MaceNet read_net(const std::string &name, std::ptrdiff_t columns)
+  {
+    MaceNet net;
+    std::ptrdiff_t in = static_cast<std::ptrdiff_t>(network.frequency.size());
+    for (int n = 0; has(numbered(name, n)); ++n) {
+      net.weights.push_back(matrix(get(numbered(name, n), {in, -1})));
+      in = net.weights.back().columns;
+      if (has(numbered(name + ".bias", n)))
+        net.bias.push_back(get(numbered(name + ".bias", n), {in}).values);
+      if (has(numbered(name + ".norm", n)))
+        net.norm.push_back(get(numbered(name + ".norm", n), {2, in}).values);
+    }
+    if (net.empty() || in != columns)
+      fail(prefix + name + " ends with " + std::to_string(in) + " numbers, expected " +
+           std::to_string(columns));
+    if ((!net.bias.empty() && net.bias.size() != net.weights.size()) ||
+        (!net.norm.empty() && net.norm.size() + 1 != net.weights.size()))
+      fail(prefix + name + " has biases or norms of some of its matrices alone");
+    if (has(name + ".pair"))
+      net.of_pair =
+          get(name + ".pair", {network.nspecies(), network.nspecies(), net.weights.front().columns})
+              .values;
+    return net;
   }
 
   void read_paths()
@@ -90,32 +142,44 @@ class LayerReader {
 
   void read_radial()
   {
-    std::ptrdiff_t in = static_cast<std::ptrdiff_t>(network.frequency.size());
-    for (int n = 0; has("radial." + std::to_string(n)); ++n) {
-      layer.radial.push_back(matrix(get("radial." + std::to_string(n), {in, -1})));
-      in = layer.radial.back().columns;
+    layer.radial =
+        read_net("radial", static_cast<std::ptrdiff_t>(layer.paths.size()) * edge_channels());
+    if (has("density")) {    // one matrix, as a vector
+      const auto nbasis = static_cast<int>(network.frequency.size());
+      layer.density.weights.push_back({nbasis, 1, get("density", {nbasis}).values});
+    } else if (has("density.0")) {
+      layer.density = read_net("density", 1);
     }
-    const auto wanted = static_cast<std::ptrdiff_t>(layer.paths.size()) * network.channels;
-    if (layer.radial.empty() || in != wanted)
-      fail(prefix + "radial ends with " + std::to_string(in) + " numbers, expected " +
-           std::to_string(wanted));
-    if (has("density"))
-      layer.density =
-          get("density", {static_cast<std::ptrdiff_t>(network.frequency.size())}).values;
+    if (has("divisor")) {
+      const Array &divisor = get("divisor", {2});
+      std::copy_n(divisor.values.begin(), 2, layer.divisor);
+    }
+  }
+
+  /// Rows of A of all paths to a degree.
+  std::ptrdiff_t rows_to(int degree) const
+  {
+    return edge_channels() * std::ranges::count(layer.paths, degree, &MacePath::degree);
   }
 
   void read_messages()
   {
+    for (int l = 0; l <= network.largest; ++l)
+      read_each(numbered("message", l), l, {-1, rows_to(l), network.channels}, layer.message,
+                layer.messages);
+  }
+
+  void read_gates()
+  {
+    const std::ptrdiff_t k = network.channels, ke = edge_channels();
+    if (layer.messages != 1) fail(prefix + "message is not one for all species, as gates need it");
+    MaceGates &gates = layer.gates.emplace();
     for (int l = 0; l <= network.largest; ++l) {
-      std::ptrdiff_t npaths = 0;
-      for (const MacePath &path : layer.paths) npaths += path.degree == l;
-      const Array &array =
-          get("message." + std::to_string(l), {-1, npaths * network.channels, network.channels});
-      const auto n = static_cast<int>(array.shape[0]);
-      if ((l > 0 && n != layer.messages) || (n != 1 && n != network.nspecies()))
-        fail(prefix + "message has another number of species");
-      layer.messages = n;
-      for (MaceMatrix &one : matrices(array)) layer.message.push_back(std::move(one));
+      gates.mix.push_back(matrix(get(numbered("gate.mix", l), {k, k})));
+      if (l <= into) gates.own.push_back(matrix(get(numbered("gate.own", l), {ke, k})));
+      if (l == 0) continue;
+      gates.message.push_back(matrix(get(numbered("gate.z", l), {rows_to(0), k})));
+      gates.own_gate.push_back(matrix(get(numbered("gate.own_z", l), {ke, k})));
     }
   }
 
@@ -205,6 +269,8 @@ MaceNetwork read_mace(const Arrays &arrays)
     if (t == MOST_LAYERS) fail("there are more than " + std::to_string(MOST_LAYERS) + " layers");
     network.layers.push_back(LayerReader(arrays, network, t, into).read());
     into = network.layers.back().out();
+    for (const MaceNet *const net : {&network.layers.back().radial, &network.layers.back().density})
+      network.nets_of_pairs |= !net->of_pair.empty();
   }
   if (network.layers.empty()) fail("there are no layers");
   return network;

@@ -4,13 +4,14 @@ They are read from the TorchScript alone. What a part of it is linear in is aske
 itself, by unit vectors, so that the conventions of e3nn and its releases do not matter: the engine
 and the file's own code are compared when the result is loaded.
 
-Source: Batatia et al. 2022, arXiv:2206.07697.
+Sources: Batatia et al. 2022, arXiv:2206.07697; Batatia et al. 2025, arXiv:2510.25380 (gates).
 """
 
 from __future__ import annotations
 
+import functools
 from itertools import product
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -26,12 +27,15 @@ BLOCKS = {
     "RealAgnosticDensityInteractionBlock": (False, True),
     "RealAgnosticDensityResidualInteractionBlock": (True, True),
 }
+#: The block with gates, whose radial nets see the elements at both ends of an edge.
+GATED = "RealAgnosticResidualNonLinearInteractionBlock"
 MODELS = ("MACE", "ScaleShiftMACE")
 BASES = {"BesselBasis": 0.0, "GaussianBasis": 1.0}
 #: The most that the engine has room for.
 MOST_DEGREE = 4  # of harmonics and features
 MOST_CORRELATION = 3
 SMALL = 1e-12  # what is taken for zero beside 1
+EPSILON = 1e-5  # beside the variance in norms, which the engine has
 
 Array = NDArray[np.float64]
 
@@ -91,11 +95,13 @@ def _arrays(model: Any, elements: list[int], head: int) -> dict[str, Array]:
     products = _children(model.products)
     readouts = _readouts(model, len(layers))
     for t, (layer, block) in enumerate(zip(layers, products, strict=True)):
-        found = _Layer(layer, block, channels, nspecies, degree, largest, dtype)
+        kind = GatedLayer if layer.original_name == GATED else _Layer
+        found = kind(layer, block, channels, nspecies, degree, largest, dtype)
         arrays |= {f"layer{t}.{name}": array for name, array in found.arrays().items()}
         degree = found.leaving
         if t in readouts:
-            read = _readout(readouts[t], channels, degree, head, dtype)
+            read, bias = _readout(readouts[t], channels, degree, head, dtype)
+            arrays["energies"] = arrays["energies"] + scaling[0] * bias
             arrays |= {f"layer{t}.{name}": array for name, array in read.items()}
     return arrays
 
@@ -167,25 +173,36 @@ def _readouts(model: Any, nlayers: int) -> dict[int, Any]:
 
 def _readout(
     block: Any, channels: int, degree: int, head: int, dtype: torch.dtype
-) -> dict[str, Array]:
+) -> tuple[dict[str, Array], float]:
+    """Its arrays, and what it adds to each energy."""
     width = channels * (degree + 1) ** 2
     units = torch.zeros(channels, width, dtype=dtype)
     units[:, :channels] = torch.eye(channels, dtype=dtype)
     if block.original_name == "LinearReadoutBlock":
-        return {"readout": _numbers(block.linear(units)[:, head])}
-    if block.original_name != "NonLinearReadoutBlock":
+        return {"readout": _numbers(block.linear(units)[:, head])}, 0.0
+    if block.original_name not in ("NonLinearReadoutBlock", "NonLinearBiasReadoutBlock"):
         raise UnknownPartError(f"the readout {block.original_name}")
     first = block.linear_1(units)
     heads = int(getattr(block, "num_heads", 1))
     hidden = first.shape[1] // heads
     own = slice(head * hidden, (head + 1) * hidden) if heads > 1 else slice(None)
     gain = _gain(block.non_linearity, first.shape[1], dtype)
-    last = block.linear_2(torch.eye(first.shape[1], dtype=dtype))
+    last, bias = _affine(block.linear_2, first.shape[1], dtype)
     column = head if last.shape[1] > 1 else 0
-    return {
+    arrays = {
         "readout.first": _numbers(first[:, own]),
-        "readout.last": gain * _numbers(last[own, column]),
+        "readout.last": gain * last[own, column],
     }
+    if hasattr(block, "linear_mid"):
+        middle, of_middle = _affine(block.linear_mid, first.shape[1], dtype)
+        arrays |= {"readout.mid": gain * middle[own, own], "readout.bias": of_middle[own]}
+    return arrays, float(bias[column])
+
+
+def _affine(linear: Any, width: int, dtype: torch.dtype) -> tuple[Array, Array]:
+    """Its matrix [width, out] and its bias [out]."""
+    bias = linear(torch.zeros(1, width, dtype=dtype))
+    return _numbers(linear(torch.eye(width, dtype=dtype)) - bias), _numbers(bias[0])
 
 
 def _gain(activation: Any, width: int, dtype: torch.dtype) -> float:
@@ -222,6 +239,15 @@ def _mlp(net: Any, dtype: torch.dtype) -> list[Array]:
     return weights
 
 
+class Path(NamedTuple):
+    """Degrees of the features, of harmonics and of their product; its number in the radial net, and
+    where it begins in the products of all."""
+
+    degrees: tuple[int, int, int]
+    number: int
+    start: int
+
+
 class _Layer:
     """A round of message passing: what a block of MACE and the product behind it hold.
 
@@ -231,11 +257,8 @@ class _Layer:
 
     def __init__(self, block: Any, product_block: Any, channels: int, nspecies: int, degree: int,
                  largest: int, dtype: torch.dtype) -> None:  # fmt: skip
-        if block.original_name not in BLOCKS:
-            raise UnknownPartError(f"the interaction {block.original_name}")
         if hasattr(block, "conv_fusion"):
             raise UnknownPartError("conv_fusion")
-        self.residual, self.density = BLOCKS[block.original_name]
         self.block, self.product, self.dtype = block, product_block, dtype
         self.channels, self.nspecies, self.degree = channels, nspecies, degree
         self.largest = largest
@@ -243,22 +266,28 @@ class _Layer:
         self.leaving = len(self.contractions) - 1
         if max(degree, largest, self.leaving) > MOST_DEGREE:
             raise UnknownPartError(f"degrees above {MOST_DEGREE}")
+        self._find_features()
+
+    def _find_features(self) -> None:
+        """What goes along edges: channels, largest degree, number of paths in the radial net."""
+        if self.block.original_name not in BLOCKS:
+            raise UnknownPartError(f"the interaction {self.block.original_name}")
+        self.residual, self.density = BLOCKS[self.block.original_name]
+        self.edge_channels, self.edge_degree = self.channels, self.degree
+        columns = _mlp(self.block.conv_tp_weights, self.dtype)[-1].shape[1]
+        self.npaths = columns // self.edge_channels
 
     def arrays(self) -> dict[str, Array]:
         """All of it, by name."""
         arrays: dict[str, Array] = {}
         for degree, matrix in enumerate(self._sent()):
             arrays[f"up.{degree}"] = matrix
-        paths, couplings, blocks = self._couplings()
-        arrays["paths"] = np.array(paths, float)
+        paths, couplings = self._couplings()
+        arrays["paths"] = np.array([path.degrees for path in paths], float)
         for p, coupling in enumerate(couplings):
             arrays[f"coupling.{p}"] = coupling
-        for k, weights in enumerate(_mlp(self.block.conv_tp_weights, self.dtype)):
-            arrays[f"radial.{k}"] = weights
-        if self.density:
-            (arrays["density"],) = (part[:, 0] for part in _mlp(self.block.density_fn, self.dtype))
-        for degree, matrix in enumerate(self._messages(paths, blocks)):
-            arrays[f"message.{degree}"] = matrix
+        arrays |= self._nets(paths)
+        arrays |= self._messages(paths)
         for degree, contraction in enumerate(self.contractions):
             for name, array in self._contraction(contraction, degree).items():
                 arrays[f"contraction.{degree}.{name}"] = array
@@ -267,21 +296,33 @@ class _Layer:
         ):
             arrays[f"product.{degree}"] = matrix
         if self.residual:
-            each = [self._skip(z) for z in range(self.nspecies)]
-            for degree, matrices in enumerate(zip(*each, strict=True)):
+            for degree, matrices in enumerate(zip(*self._skips(), strict=True)):
                 arrays[f"skip.{degree}"] = np.stack(matrices)
         return arrays
 
-    def _units(self, degree: int, largest: int) -> Tensor:
+    def _nets(self, paths: list[Path]) -> dict[str, Array]:
+        """Of radial functions, and of the density."""
+        weights = _mlp(self.block.conv_tp_weights, self.dtype)
+        arrays = {f"radial.{n}": matrix for n, matrix in enumerate(weights)}
+        if self.density:
+            (arrays["density"],) = (part[:, 0] for part in _mlp(self.block.density_fn, self.dtype))
+        return arrays
+
+    def _units(self, degree: int, largest: int, channels: int = 0) -> Tensor:
         """Features with a single one, component 0 of each channel of a degree."""
-        k, start = self.channels, self.channels * degree**2
-        units = torch.zeros(k, k * (largest + 1) ** 2, dtype=self.dtype)
+        k = channels or self.channels
+        return self._ones(k, k * degree**2, degree, k * (largest + 1) ** 2)
+
+    def _ones(self, k: int, start: int, degree: int, width: int) -> Tensor:
+        """[k, width], a one in component 0 of each channel of a degree that starts there."""
+        units = torch.zeros(k, width, dtype=self.dtype)
         units[torch.arange(k), start + torch.arange(k) * (2 * degree + 1)] = 1.0
         return units
 
-    def _component(self, found: Tensor, degree: int) -> Array:
-        """Component 0 of all channels of a degree."""
-        k, start = self.channels, self.channels * degree**2
+    def _component(self, found: Tensor, degree: int, channels: int = 0, start: int = -1) -> Array:
+        """Component 0 of all channels of a degree, which starts there."""
+        k = channels or self.channels
+        start = k * degree**2 if start < 0 else start
         if found.shape[1] < start + k * (2 * degree + 1):
             raise UnknownPartError("features of different numbers of channels")
         block = found[:, start : start + k * (2 * degree + 1)]
@@ -297,35 +338,42 @@ class _Layer:
     def _sent(self) -> list[Array]:
         return self._linear(self.block.linear_up, self.degree, self.degree)
 
-    def _skip(self, species: int) -> list[Array]:
-        attributes = self._attributes(species, self.channels)
-        return self._linear(
-            lambda x: self.block.skip_tp(x, attributes), self.degree, min(self.degree, self.leaving)
-        )
+    def _skips(self) -> list[list[Array]]:
+        """The matrices of each degree, of each species or once for all."""
+        most = min(self.degree, self.leaving)
+        found = []
+        for species in range(self.nspecies):
+            attributes = self._attributes(species, self.channels)
+            skip = functools.partial(self._skip, attributes=attributes)
+            found.append(self._linear(skip, self.degree, most))
+        return found
+
+    def _skip(self, features: Tensor, attributes: Tensor) -> Tensor:
+        skipped: Tensor = self.block.skip_tp(features, attributes)
+        return skipped
 
     def _attributes(self, species: int, rows: int) -> Tensor:
         attributes = torch.zeros(rows, self.nspecies, dtype=self.dtype)
         attributes[:, species] = 1.0
         return attributes
 
-    def _couplings(self) -> tuple[list[tuple[int, int, int]], list[Array], list[int]]:
-        """Degrees of the features, of harmonics and of the product of each path, its coefficients
-        [2l1+1, 2l2+1, 2L+1] and where it begins in the products of all."""
-        k, product_of = self.channels, self.block.conv_tp
-        nx, ny = (self.degree + 1) ** 2, (self.largest + 1) ** 2
+    def _couplings(self) -> tuple[list[Path], list[Array]]:
+        """Paths, and their coefficients [2l1+1, 2l2+1, 2L+1]."""
+        k, npaths, product_of = self.edge_channels, self.npaths, self.block.conv_tp
+        nx, ny = (self.edge_degree + 1) ** 2, (self.largest + 1) ** 2
         pairs = torch.tensor(list(product(range(nx), range(ny))))
         x = torch.zeros(len(pairs), k * nx, dtype=self.dtype)
         degrees = torch.tensor([round(float(np.floor(np.sqrt(n)))) for n in range(nx)])
         starts = k * degrees**2 + torch.arange(nx) - degrees**2  # of channel 0
         x[torch.arange(len(pairs)), starts[pairs[:, 0]]] = 1.0
         y = torch.eye(ny, dtype=self.dtype)[pairs[:, 1]]
-        npaths = _mlp(self.block.conv_tp_weights, self.dtype)[-1].shape[1] // k
         generator = torch.Generator().manual_seed(1)
         some = torch.randn(1, k * nx, dtype=self.dtype, generator=generator)
         other = torch.randn(1, ny, dtype=self.dtype, generator=generator)
         all_ones = torch.ones(len(pairs), npaths * k, dtype=self.dtype)
         values = product_of(x, y, all_ones)
-        paths, couplings, blocks = [], [], []
+        self.width = values.shape[1]
+        paths, couplings = [], []
         for p in range(npaths):
             weights = torch.zeros(1, npaths * k, dtype=self.dtype)
             weights[0, p * k] = 1.0
@@ -336,36 +384,37 @@ class _Layer:
                 np.nonzero(np.abs(table).max(axis=axes) > SMALL)[0] for axes in ((1, 2), (0, 2))
             ]
             l1, l2 = (int(np.sqrt(part.max())) for part in used)
-            paths.append((l1, l2, (size - 1) // 2))
+            if l1 > self.degree:
+                continue  # no feature of an atom comes there
+            paths.append(Path((l1, l2, (size - 1) // 2), p, start))
             couplings.append(table[l1**2 : (l1 + 1) ** 2, l2**2 : (l2 + 1) ** 2])
-            blocks.append(start)
-        return paths, couplings, blocks
+        return paths, couplings
 
-    def _messages(self, paths: list[tuple[int, int, int]], blocks: list[int]) -> list[Array]:
+    def _rows(self, linear: Any, paths: list[Path], degree: int) -> Tensor:
+        """[paths of the degree times channels along edges, all that comes out] of a map of A."""
+        rows = [
+            linear(self._ones(self.edge_channels, path.start, degree, self.width))
+            for path in paths
+            if path.degrees[2] == degree
+        ]
+        if not rows:
+            raise UnknownPartError(f"messages of degree {degree} to which nothing adds")
+        return torch.cat(rows)
+
+    def _messages(self, paths: list[Path]) -> dict[str, Array]:
         """[1 or species, paths of the degree times channels, channels] of each degree."""
-        k = self.channels
-        width = k * sum(2 * degree + 1 for _, _, degree in paths)
         divisor = 1.0 if self.density else float(self.block.avg_num_neighbors)
-        found = []
+        found = {}
         for degree in range(self.largest + 1):
-            rows = []
-            for (_, _, of_path), start in zip(paths, blocks, strict=True):
-                if of_path != degree:
-                    continue
-                units = torch.zeros(k, width, dtype=self.dtype)
-                units[torch.arange(k), start + torch.arange(k) * (2 * degree + 1)] = 1.0
-                rows.append(self.block.linear(units) / divisor)
-            if not rows:
-                raise UnknownPartError(f"messages of degree {degree} to which nothing adds")
-            mixed = torch.cat(rows)
+            mixed = self._rows(self.block.linear, paths, degree) / divisor
             if self.residual:
-                found.append(self._component(mixed, degree)[None])
+                found[f"message.{degree}"] = self._component(mixed, degree)[None]
                 continue
             each = [
-                self._component(self.block.skip_tp(mixed, self._attributes(z, len(mixed))), degree)
+                self._component(self._skip(mixed, self._attributes(z, len(mixed))), degree)
                 for z in range(self.nspecies)
             ]
-            found.append(np.stack(each))
+            found[f"message.{degree}"] = np.stack(each)
         return found
 
     def _contraction(self, contraction: Any, degree: int) -> dict[str, Array]:
@@ -400,6 +449,120 @@ class _Layer:
                 full = np.repeat(full, self.nspecies, axis=0)
             arrays[f"weights.{nu}"] = full
         return arrays
+
+
+class GatedLayer(_Layer):
+    """The same with gates. What goes along edges may have channels and degrees of its own, and of
+    degree 0 what is mixed of A has a gate for each higher degree behind it."""
+
+    def _find_features(self) -> None:
+        self.residual, self.density = True, True
+        sent = self.block.linear_up(self._units(0, self.degree))
+        self.edge_channels = int(torch.nonzero(sent.abs().amax(0))[-1]) + 1
+        self.edge_degree = round(float(np.sqrt(sent.shape[1] / self.edge_channels))) - 1
+        if self.edge_degree < self.degree:
+            raise UnknownPartError("features of lower degrees along edges than of atoms")
+        if self.edge_degree > MOST_DEGREE:
+            raise UnknownPartError(f"degrees above {MOST_DEGREE}")
+        last = _children(self.block.conv_tp_weights.net)[-1]
+        self.npaths = last.weight.shape[0] // self.edge_channels
+
+    def _sent(self) -> list[Array]:
+        return [
+            self._component(
+                self.block.linear_up(self._units(degree, self.degree)), degree, self.edge_channels
+            )
+            for degree in range(self.degree + 1)
+        ]
+
+    def _skips(self) -> list[list[Array]]:
+        return [self._linear(self.block.skip_tp, self.degree, min(self.degree, self.leaving))]
+
+    def _nets(self, paths: list[Path]) -> dict[str, Array]:
+        k = self.edge_channels
+        columns = np.concatenate([np.arange(k) + k * path.number for path in paths])
+        divisor = [float(self.block.alpha), float(self.block.beta)]
+        return {
+            **self._net("radial", self.block.conv_tp_weights, columns),
+            **self._net("density", self.block.density_fn, np.arange(1)),
+            "divisor": np.array(divisor),
+        }
+
+    def _net(self, name: str, net: Any, columns: NDArray[np.int64]) -> dict[str, Array]:
+        """Matrices, biases, norms of hidden layers, and what two elements add at first; the last
+        matrix has those columns."""
+        if net.original_name != "RadialMLP":
+            raise UnknownPartError(f"the radial net {net.original_name}")
+        parts = _children(net.net)
+        kinds = [part.original_name for part in parts]
+        if kinds != ["Linear", *["LayerNorm", "SiLU", "Linear"] * (len(kinds) // 3)]:
+            raise UnknownPartError(f"a radial net of {', '.join(kinds)}")
+        arrays = {}
+        for n, linear in enumerate(parts[::3]):
+            chosen = columns if n == len(kinds) // 3 else slice(None)
+            arrays[f"{name}.{n}"] = _numbers(linear.weight.T)[:, chosen]
+            arrays[f"{name}.bias.{n}"] = _numbers(linear.bias)[chosen]
+        for n, norm in enumerate(parts[1::3]):
+            if norm.eps != EPSILON:
+                raise UnknownPartError(f"a norm with {norm.eps} beside the variance")
+            arrays[f"{name}.norm.{n}"] = _numbers(torch.stack((norm.weight, norm.bias)))
+        # Behind the radial functions come the embeddings of the neighbor and of the center.
+        species = torch.eye(self.nspecies, dtype=self.dtype)
+        neighbor = _numbers(self.block.source_embedding(species))
+        center = _numbers(self.block.target_embedding(species))
+        nbasis = len(arrays[f"{name}.0"]) - neighbor.shape[1] - center.shape[1]
+        of_basis, of_neighbor, of_center = np.split(
+            arrays[f"{name}.0"], [nbasis, nbasis + neighbor.shape[1]]
+        )
+        arrays[f"{name}.0"] = of_basis
+        arrays[f"{name}.pair"] = (center @ of_center)[:, None] + neighbor @ of_neighbor
+        return arrays
+
+    def _messages(self, paths: list[Path]) -> dict[str, Array]:
+        k, ke, found = self.channels, self.edge_channels, {}
+        factors = self._factors()
+        behind = self._linear(self.block.linear_2, self.largest, self.largest)
+        for degree in range(self.largest + 1):
+            mixed = self._rows(self.block.linear_1, paths, degree)
+            found[f"message.{degree}"] = self._before_gates(mixed, degree)[None]
+            found[f"gate.mix.{degree}"] = behind[degree] * factors[degree]
+            if degree <= self.degree:
+                own = self.block.linear_res(self._units(degree, self.edge_degree, ke))
+                found[f"gate.own.{degree}"] = self._before_gates(own, degree)
+                if degree == 0:
+                    own_of_scalars = own
+            if degree == 0:
+                of_scalars = mixed
+            else:
+                gate = slice(k * degree, k * (degree + 1))
+                found[f"gate.z.{degree}"] = _numbers(of_scalars[:, gate])
+                found[f"gate.own_z.{degree}"] = _numbers(own_of_scalars[:, gate])
+        return found
+
+    def _before_gates(self, found: Tensor, degree: int) -> Array:
+        """Component 0 of a degree, where degree 0 has the scalars for gates behind it."""
+        k = self.channels
+        start = 0 if degree == 0 else k * self.largest + k * degree**2
+        return self._component(found, degree, start=start)
+
+    def _factors(self) -> list[float]:
+        """What silu of degree 0 and the gate of each other degree are multiplied by."""
+        k, largest = self.channels, self.largest
+        generator = torch.Generator().manual_seed(1)
+        width = k * ((largest + 1) ** 2 + largest)
+        x = 1.0 + torch.rand(3, width, dtype=self.dtype, generator=generator)
+        opened = self.block.equivariant_nonlin(x)
+        wrong = "a gate other than silu and sigmoid"
+        if opened.shape[1] != k * (largest + 1) ** 2:
+            raise UnknownPartError(wrong)
+        factors = [_constant(opened[:, :k], torch.nn.functional.silu(x[:, :k]), wrong)]
+        for degree in range(1, largest + 1):
+            start, size = k * degree**2, k * (2 * degree + 1)
+            part = x[:, k * largest + start : k * largest + start + size]
+            gate = torch.sigmoid(x[:, k * degree : k * (degree + 1)])
+            expected = part * gate.repeat_interleave(2 * degree + 1, dim=1)
+            factors.append(_constant(opened[:, start : start + size], expected, wrong))
+        return factors
 
 
 def _parameters(collection: Any) -> list[Tensor]:

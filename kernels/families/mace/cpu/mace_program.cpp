@@ -20,8 +20,12 @@ namespace {
 
 /// A row of features of each center of a block, from which to which a product goes.
 template <class T> struct Rows {
-  explicit Rows(int count) : count(count) {}
-  int count;
+  /// @param from_stride, to_stride  padded channels of each component
+  Rows(int count, int from_stride, int to_stride) :
+      count(count), from_stride(from_stride), to_stride(to_stride)
+  {
+  }
+  int count, from_stride, to_stride;
   const T *from[MACE_BLOCK];
   T *to[MACE_BLOCK];
 };
@@ -73,7 +77,7 @@ template <class T> class Mace : public Program {
 
   int nlayers() const { return static_cast<int>(packed.layers.size()); }
   /// Of the rows that enter layer t.
-  int width_of(int t) const { return static_cast<int>(packed.size_of(packed.layers[t]->into)); }
+  int width_of(int t) const { return static_cast<int>(packed.sent_size(*packed.layers[t])); }
 
   const PackedMace<T> packed;
   std::vector<Buffer<T>> sent;    // [layers] [nrows, components that enter, stride] along edges
@@ -132,6 +136,8 @@ template <class T> class MaceWorker : public Worker {
     std::size_t features = 0;
     for (const auto &layer : layers) features += ncenters * packed.size_of(layer->out);
     message.reserve(layers.size() * ncenters * ncomponents * stride);
+    for (const auto &layer : layers)
+      if (layer->gated) ungated.reserve(layers.size() * ncenters * packed.ungated_size());
     inverse_density.reserve(layers.size() * ncenters);
     feature.reserve(features);
     dfeature.reserve(features);
@@ -153,9 +159,9 @@ template <class T> class MaceWorker : public Worker {
     if (last) return;
     // What centers send along edges to the next layer.
     const PackedLayer<T> &next = *layers[t + 1];
-    const std::size_t size = packed.size_of(next.into);
+    const std::size_t size = packed.sent_size(next);
     for_blocks([&](const CenterBlock &block) {
-      Rows<T> rows(block.count);
+      Rows<T> rows(block.count, stride, next.edge_stride);
       for (int b = 0; b < block.count; ++b) {
         rows.from[b] = feature_of(t, local(block, b));
         rows.to[b] = model.sent[t + 1].get() + row_of(local(block, b)) * size;
@@ -169,10 +175,10 @@ template <class T> class MaceWorker : public Worker {
   {
     // Derivatives by the features that left this layer, from those by what was sent.
     const PackedLayer<T> &next = *layers[t + 1];
-    const std::size_t size = packed.size_of(next.into);
+    const std::size_t size = packed.sent_size(next);
     const T *const all = model.workers[0]->derivatives(t + 1);
     for_blocks([&](const CenterBlock &block) {
-      Rows<T> rows(block.count);
+      Rows<T> rows(block.count, next.edge_stride, stride);
       for (int b = 0; b < block.count; ++b) {
         rows.from[b] = all + row_of(local(block, b)) * size;
         rows.to[b] = dfeature_of(t, local(block, b));
@@ -213,6 +219,12 @@ template <class T> class MaceWorker : public Worker {
   T *message_of(int t, int center)
   {
     return message.get() + (static_cast<std::size_t>(t) * ncenters + center) * ncomponents * stride;
+  }
+  /// n and z of layer t, which has gates.
+  T *ungated_of(int t, int center)
+  {
+    return ungated.get() +
+           (static_cast<std::size_t>(t) * ncenters + center) * packed.ungated_size();
   }
   /// Features that leave layer t, and dE by them.
   T *feature_of(int t, int center) { return feature.get() + feature_place(t, center); }
@@ -277,24 +289,29 @@ template <class T> class MaceWorker : public Worker {
     neighbor_feature.reserve(room);
     radial_value.reserve(room * layer.radial->columns);
     if (slopes) radial_slope.reserve(room * layer.radial->columns);
-    const std::size_t size = packed.size_of(layer.into);
     for (int e = 0; e < n; ++e) {
       const int j = row[begin + e];
-      neighbor_feature[e] =
-          t > 0 ? model.sent[t].get() + j * size
-                : packed.embedded.get() + static_cast<std::ptrdiff_t>(input->species[j]) * stride;
+      neighbor_feature[e] = sent_by(t, j);
       T *const value = &radial_value[static_cast<std::size_t>(e) * layer.radial->columns];
       T *const slope =
           slopes ? &radial_slope[static_cast<std::size_t>(e) * layer.radial->columns] : nullptr;
       const double r = directions.r[e];
       const int a = input->species[row_of(center)], b = input->species[j];
-      if (!layer.radial->tables.empty()) {
-        layer.radial->tables[network.pair_of(a, b)]->evaluate(*functions[t], r, value, slope);
+      if (layer.radial->has_tables()) {
+        layer.radial->evaluate(network.pair_of(a, b), *functions[t], r, value, slope);
         continue;
       }
-      functions[t]->evaluate(r, network.radius_of(a, b));
+      functions[t]->evaluate(r, a, b);
       functions[t]->copy(value, slope);
     }
+  }
+
+  /// What a row sends along the edges of layer t.
+  const T *sent_by(int t, int j) const
+  {
+    if (t > 0) return model.sent[t].get() + j * packed.sent_size(*layers[t]);
+    return packed.embedded.get() +
+           static_cast<std::ptrdiff_t>(input->species[j]) * layers[0]->edge_stride;
   }
 
   PathEdges<T> edges_of(const Path<T> &path, std::size_t number, const PackedLayer<T> &layer,
@@ -306,16 +323,17 @@ template <class T> class MaceWorker : public Worker {
     return {directions.n,
             coupling.get(),
             neighbor_feature.get(),
-            radial_value.get() + number * stride,
-            slopes ? radial_slope.get() + number * stride : nullptr,
+            radial_value.get() + number * layer.edge_stride,
+            slopes ? radial_slope.get() + number * layer.edge_stride : nullptr,
             layer.radial->columns,
-            stride};
+            layer.edge_stride};
   }
 
   /// The features of neighbors from degree `into` on to those of the next one in a path.
-  void shift_features(int from, int to, bool derivatives)
+  void shift_features(const PackedLayer<T> &layer, int from, int to, bool derivatives)
   {
-    const std::ptrdiff_t by = (static_cast<std::ptrdiff_t>(to) * to - from * from) * stride;
+    const std::ptrdiff_t by =
+        (static_cast<std::ptrdiff_t>(to) * to - from * from) * layer.edge_stride;
     if (by == 0) return;
     for (int e = 0; e < directions.n; ++e) {
       neighbor_feature[e] += by;
@@ -327,7 +345,7 @@ template <class T> class MaceWorker : public Worker {
   void sum_edges(int t, const CenterBlock &block)
   {
     const PackedLayer<T> &layer = *layers[t];
-    const auto size = static_cast<std::size_t>(layer.ncomponents) * stride;
+    const auto size = static_cast<std::size_t>(layer.ncomponents) * layer.edge_stride;
     edge_sums.reserve(MACE_BLOCK * size);
     for (int b = 0; b < block.count; ++b) {
       const int center = local(block, b);
@@ -335,17 +353,18 @@ template <class T> class MaceWorker : public Worker {
       int degree = 0;
       for (std::size_t p = 0; p < layer.paths.size(); ++p) {
         const Path<T> &path = *layer.paths[p];
-        shift_features(degree, path.feature, false);
+        shift_features(layer, degree, path.feature, false);
         degree = path.feature;
         const PathEdges<T> edges = edges_of(path, p, layer, false);
-        path.sums.sum(edges, edge_sums.get() + b * size + path.first * stride);
+        path.sums.sum(edges, edge_sums.get() + b * size + path.first * layer.edge_stride);
       }
       double density = 0.0;
       for (int e = 0; layer.density && e < directions.n; ++e)
         density +=
             static_cast<double>(radial_value[static_cast<std::size_t>(e) * layer.radial->columns +
-                                             layer.paths.size() * stride]);
-      inverse_density[static_cast<std::size_t>(t) * ncenters + center] = 1.0 / (1.0 + density);
+                                             layer.paths.size() * layer.edge_stride]);
+      inverse_density[static_cast<std::size_t>(t) * ncenters + center] =
+          1.0 / (layer.source->divisor[0] + layer.source->divisor[1] * density);
     }
   }
 
@@ -361,33 +380,148 @@ template <class T> class MaceWorker : public Worker {
       int n = 0;
       for (int b = 0; b < rows.count; ++b)
         for (int m = l * l; m < (l + 1) * (l + 1); ++m, ++n) {
-          x[n] = rows.from[b] + static_cast<std::ptrdiff_t>(m) * stride;
-          y[n] = rows.to[b] + static_cast<std::ptrdiff_t>(m) * stride;
+          x[n] = rows.from[b] + static_cast<std::ptrdiff_t>(m) * rows.from_stride;
+          y[n] = rows.to[b] + static_cast<std::ptrdiff_t>(m) * rows.to_stride;
         }
       matrices[l * per_degree + nth]->add(n, x, y);
     }
   }
 
-  /// Messages of a block from its sums over edges, or (back) the other way round.
+  /// Messages of a block, or n and z, from its sums over edges, or (back) the other way round.
   void mix_messages(const PackedLayer<T> &layer, const CenterBlock &block, T *sums,
                     T *const *messages, bool back)
   {
     const int species = layer.messages > 1 ? block.species : 0;
+    const int edge_channels = layer.edge_channels;
     for (std::size_t p = 0; p < layer.paths.size(); ++p) {
       const Path<T> &path = *layer.paths[p];
       T *a[most_rows], *m[most_rows];
       int n = 0;
       for (int b = 0; b < block.count; ++b)
         for (int k = 0; k <= 2 * path.degree; ++k, ++n) {
-          a[n] =
-              sums + (static_cast<std::ptrdiff_t>(b) * layer.ncomponents + path.first + k) * stride;
+          a[n] = sums + (static_cast<std::ptrdiff_t>(b) * layer.ncomponents + path.first + k) *
+                            layer.edge_stride;
           m[n] =
               messages[b] + (static_cast<std::ptrdiff_t>(path.degree) * path.degree + k) * stride;
         }
       if (back) layer.message_back[p * layer.messages + species]->add(n, m, a);
       else
-        layer.message[path.degree * layer.messages + species]->add(n, a, m, path.part * channels,
-                                                                   channels);
+        layer.message[path.degree * layer.messages + species]->add(
+            n, a, m, path.part * edge_channels, edge_channels);
+      for (int l = 0; layer.gated && path.degree == 0 && l < network.largest; ++l) {
+        for (int b = 0; b < block.count; ++b) m[b] = gate_of(messages[b], l);
+        if (back) layer.gate_back[path.part * network.largest + l]->add(n, m, a);
+        else layer.gate[l]->add(n, a, m, path.part * edge_channels, edge_channels);
+      }
+    }
+  }
+
+  /// z of degree l + 1, behind n.
+  T *gate_of(T *ungated_row, int l) const
+  {
+    return ungated_row + static_cast<std::ptrdiff_t>(ncomponents + l) * stride;
+  }
+
+  /* ---- gates ---- */
+
+  /// Add to n and z what comes from a center's own features.
+  void add_own(int t, const CenterBlock &block, T *const *ungated_rows)
+  {
+    const PackedLayer<T> &layer = *layers[t];
+    if (t == 0) {
+      const T *const own = packed.own.get() + block.species * packed.ungated_size();
+      for (int b = 0; b < block.count; ++b)
+        for (std::size_t k = 0; k < packed.ungated_size(); ++k) ungated_rows[b][k] += own[k];
+      return;
+    }
+    Rows<T> rows(block.count, layer.edge_stride, stride);
+    for (int b = 0; b < block.count; ++b) {
+      rows.from[b] = sent_by(t, row_of(local(block, b)));
+      rows.to[b] = ungated_rows[b];
+    }
+    mix(layer.own.there, static_cast<int>(layer.own.there.size()) - 1, rows);
+    for (int l = 0; l < network.largest; ++l) {
+      for (int b = 0; b < block.count; ++b) rows.to[b] = gate_of(ungated_rows[b], l);
+      layer.own_gate.there[l]->add(block.count, rows.from, rows.to);
+    }
+  }
+
+  /// The way back of it.
+  /// @param derivatives  by n and z
+  /// @param along [block.count] set to what these have in common with what was added: the sum of
+  ///              the products
+  void own_back(int t, const CenterBlock &block, T *const *derivatives, double *along)
+  {
+    const PackedLayer<T> &layer = *layers[t];
+    if (t == 0) {
+      const T *const own = packed.own.get() + block.species * packed.ungated_size();
+      for (int b = 0; b < block.count; ++b)
+        along[b] = dot(derivatives[b], own, packed.ungated_size());
+      return;
+    }
+    const std::size_t size = packed.sent_size(layer);
+    by_own.reserve(MACE_BLOCK * size);
+    clear(by_own.get(), MACE_BLOCK * size);
+    Rows<T> rows(block.count, stride, layer.edge_stride);
+    for (int b = 0; b < block.count; ++b) {
+      rows.from[b] = derivatives[b];
+      rows.to[b] = by_own.get() + b * size;
+    }
+    mix(layer.own.back, static_cast<int>(layer.own.back.size()) - 1, rows);
+    for (int l = 0; l < network.largest; ++l) {
+      for (int b = 0; b < block.count; ++b) rows.from[b] = gate_of(derivatives[b], l);
+      layer.own_gate.back[l]->add(block.count, rows.from, rows.to);
+    }
+    for (int b = 0; b < block.count; ++b) {
+      const int j = row_of(local(block, b));
+      along[b] = dot(rows.to[b], sent_by(t, j), size);
+      T *const to = dfeatures[t % 2].get() + j * size;
+      for (std::size_t k = 0; k < size; ++k) to[k] += rows.to[b][k];
+    }
+  }
+
+  static double dot(const T *x, const T *y, std::size_t n)
+  {
+    double sum = 0.0;
+    for (std::size_t k = 0; k < n; ++k)
+      sum += static_cast<double>(x[k]) * static_cast<double>(y[k]);
+    return sum;
+  }
+
+  /// silu(n) of degree 0 and sigmoid(z) n of the others.
+  void open_gates(const T *in, T *out) const
+  {
+    for (int k = 0; k < stride; k += width) {
+      const Vec<T> n = load(in + k);
+      store(out + k, n * sigmoid<T>(n));
+      for (int l = 1; l <= network.largest; ++l) {
+        const Vec<T> open =
+            sigmoid<T>(load(in + static_cast<std::ptrdiff_t>(ncomponents + l - 1) * stride + k));
+        for (int c = l * l; c < (l + 1) * (l + 1); ++c)
+          store(out + static_cast<std::ptrdiff_t>(c) * stride + k,
+                open * load(in + static_cast<std::ptrdiff_t>(c) * stride + k));
+      }
+    }
+  }
+
+  /// Derivatives by n and z from those by what has gone through the gates.
+  void gates_back(const T *in, const T *gradient, T *out) const
+  {
+    for (int k = 0; k < stride; k += width) {
+      const Vec<T> n = load(in + k), s = sigmoid<T>(n);
+      store(out + k, load(gradient + k) * s * (T(1) + n * (T(1) - s)));
+      for (int l = 1; l <= network.largest; ++l) {
+        const std::ptrdiff_t z = static_cast<std::ptrdiff_t>(ncomponents + l - 1) * stride + k;
+        const Vec<T> open = sigmoid<T>(load(in + z));
+        Vec<T> sum{};
+        for (int c = l * l; c < (l + 1) * (l + 1); ++c) {
+          const std::ptrdiff_t at = static_cast<std::ptrdiff_t>(c) * stride + k;
+          const Vec<T> g = load(gradient + at);
+          sum += g * load(in + at);
+          store(out + at, open * g);
+        }
+        store(out + z, sum * open * (T(1) - open));
+      }
     }
   }
 
@@ -410,20 +544,49 @@ template <class T> class MaceWorker : public Worker {
   static constexpr int most_rows = MACE_BLOCK * (2 * MACE_MOST_DEGREE + 1);
   static constexpr int most_components = (MACE_MOST_DEGREE + 1) * (MACE_MOST_DEGREE + 1);
 
+  /// Numbers of what is mixed of A: a message, or n and z.
+  std::size_t mixed_size(const PackedLayer<T> &layer) const
+  {
+    return layer.gated ? packed.ungated_size() : static_cast<std::size_t>(ncomponents) * stride;
+  }
+  T *mixed_of(int t, int center)
+  {
+    return layers[t]->gated ? ungated_of(t, center) : message_of(t, center);
+  }
+
+  void find_messages(int t, const CenterBlock &block)
+  {
+    const PackedLayer<T> &layer = *layers[t];
+    const std::size_t size = mixed_size(layer);
+    T *mixed[MACE_BLOCK];
+    for (int b = 0; b < block.count; ++b) {
+      mixed[b] = mixed_of(t, local(block, b));
+      clear(mixed[b], size);
+    }
+    mix_messages(layer, block, edge_sums.get(), mixed, false);
+    for (int b = 0; layer.density && b < block.count; ++b) {
+      const T factor = static_cast<T>(density_factor(t, local(block, b)));
+      for (std::size_t k = 0; k < size; ++k) mixed[b][k] *= factor;
+    }
+    if (!layer.gated) return;
+    add_own(t, block, mixed);
+    const std::size_t message_size = static_cast<std::size_t>(ncomponents) * stride;
+    opened.reserve(MACE_BLOCK * message_size);
+    Rows<T> rows(block.count, stride, stride);
+    for (int b = 0; b < block.count; ++b) {
+      open_gates(mixed[b], opened.get() + b * message_size);
+      rows.from[b] = opened.get() + b * message_size;
+      rows.to[b] = message_of(t, local(block, b));
+      clear(rows.to[b], message_size);
+    }
+    mix(layer.mix.there, network.largest, rows);
+  }
+
   void finish_forward(int t, const CenterBlock &block)
   {
     const PackedLayer<T> &layer = *layers[t];
     const std::size_t size = packed.size_of(layer.out);
-    T *messages[MACE_BLOCK];
-    for (int b = 0; b < block.count; ++b) {
-      messages[b] = message_of(t, local(block, b));
-      clear(messages[b], static_cast<std::size_t>(ncomponents) * stride);
-    }
-    mix_messages(layer, block, edge_sums.get(), messages, false);
-    for (int b = 0; layer.density && b < block.count; ++b) {
-      const T factor = static_cast<T>(density_factor(t, local(block, b)));
-      for (int k = 0; k < ncomponents * stride; ++k) messages[b][k] *= factor;
-    }
+    find_messages(t, block);
     contracted.reserve(MACE_BLOCK * size);
     const int slot_of = packed.slot[block.species];
     Vec<T> m[most_components * MACE_BLOCK], value[MACE_BLOCK];
@@ -435,7 +598,7 @@ template <class T> class MaceWorker : public Worker {
           store(contracted.get() + b * size + c * stride + v * width, value[b]);
       }
     }
-    Rows<T> rows(block.count);
+    Rows<T> rows(block.count, stride, stride);
     for (int b = 0; b < block.count; ++b) {
       rows.from[b] = contracted.get() + b * size;
       rows.to[b] = feature_of(t, local(block, b));
@@ -446,8 +609,8 @@ template <class T> class MaceWorker : public Worker {
     mix(layer.product.there, layer.out, rows);
     if (t > 0 && layer.residual) {
       for (int b = 0; b < block.count; ++b) rows.from[b] = feature_of(t - 1, local(block, b));
-      mix(layer.skip.there, layer.into < layer.out ? layer.into : layer.out, rows, block.species,
-          nspecies);
+      mix(layer.skip.there, layer.into < layer.out ? layer.into : layer.out, rows,
+          layer.skips > 1 ? block.species : 0, layer.skips);
     }
     for (int b = 0; b < block.count; ++b) read_out(t, local(block, b));
   }
@@ -478,11 +641,7 @@ template <class T> class MaceWorker : public Worker {
       for (int k = 0; k < channels; ++k)
         for (int n = 0; n < nhidden; ++n)
           z[n] += static_cast<double>(h[k]) * first[static_cast<std::ptrdiff_t>(k) * nhidden + n];
-      for (int n = 0; n < nhidden; ++n) {
-        double slope = 0.0;
-        energy += source.readout_last[n] * silu(z[n], slope);
-        z[n] = network.scale * source.readout_last[n] * slope;
-      }
+      energy += read_hidden(source, nhidden, z);
       for (int k = 0; k < channels; ++k) {
         double sum = 0.0;
         for (int n = 0; n < nhidden; ++n)
@@ -493,13 +652,40 @@ template <class T> class MaceWorker : public Worker {
     atom_energy[row_of(center)] += network.scale * energy;
   }
 
+  /// The energy of what enters hidden layers; derivatives by it take its place.
+  double read_hidden(const MaceLayer &source, int nhidden, double *z)
+  {
+    const bool middle = !source.readout_bias.empty();
+    middle_of_readout.reserve(3 * static_cast<std::size_t>(nhidden));
+    double *const slope = middle_of_readout.get(), *const x = slope + nhidden,
+                  *const dx = x + nhidden;
+    double energy = 0.0;
+    for (int n = 0; n < nhidden; ++n) {
+      x[n] = silu(z[n], slope[n]);
+      dx[n] = middle ? 0.0 : source.readout_last[n];
+      if (!middle) energy += source.readout_last[n] * x[n];
+    }
+    for (int m = 0; middle && m < nhidden; ++m) {
+      double y = source.readout_bias[m], slope_of_y = 0.0;
+      const double *const column = &source.readout_mid.values[m];
+      for (int n = 0; n < nhidden; ++n)
+        y += x[n] * column[static_cast<std::ptrdiff_t>(n) * nhidden];
+      energy += source.readout_last[m] * silu(y, slope_of_y);
+      for (int n = 0; n < nhidden; ++n)
+        dx[n] +=
+            source.readout_last[m] * slope_of_y * column[static_cast<std::ptrdiff_t>(n) * nhidden];
+    }
+    for (int n = 0; n < nhidden; ++n) z[n] = network.scale * dx[n] * slope[n];
+    return energy;
+  }
+
   /// From derivatives by the features that leave a layer to those by its edges and by what enters.
   void go_back(int t, const CenterBlock &block)
   {
     const PackedLayer<T> &layer = *layers[t];
     const std::size_t size = packed.size_of(layer.out),
                       message_size = static_cast<std::size_t>(ncomponents) * stride,
-                      sums_size = static_cast<std::size_t>(layer.ncomponents) * stride;
+                      sums_size = static_cast<std::size_t>(layer.ncomponents) * layer.edge_stride;
     dcontracted.reserve(MACE_BLOCK * size);
     dmessage.reserve(MACE_BLOCK * message_size);
     dedge_sums.reserve(MACE_BLOCK * sums_size);
@@ -507,7 +693,7 @@ template <class T> class MaceWorker : public Worker {
     clear(dmessage.get(), MACE_BLOCK * message_size);
     clear(dedge_sums.get(), MACE_BLOCK * sums_size);
     T *dmessages[MACE_BLOCK];
-    Rows<T> rows(block.count);
+    Rows<T> rows(block.count, stride, stride);
     for (int b = 0; b < block.count; ++b) {
       dmessages[b] = dmessage.get() + b * message_size;
       rows.from[b] = dfeature_of(t, local(block, b));
@@ -516,8 +702,8 @@ template <class T> class MaceWorker : public Worker {
     mix(layer.product.back, layer.out, rows);
     if (t > 0 && layer.residual) {
       for (int b = 0; b < block.count; ++b) rows.to[b] = dfeature_of(t - 1, local(block, b));
-      mix(layer.skip.back, layer.into < layer.out ? layer.into : layer.out, rows, block.species,
-          nspecies);
+      mix(layer.skip.back, layer.into < layer.out ? layer.into : layer.out, rows,
+          layer.skips > 1 ? block.species : 0, layer.skips);
     }
 
     Vec<T> m[most_components * MACE_BLOCK], dm[most_components * MACE_BLOCK], gradient[MACE_BLOCK];
@@ -534,21 +720,42 @@ template <class T> class MaceWorker : public Worker {
           store(dmessages[b] + static_cast<std::ptrdiff_t>(c) * stride + v * width,
                 dm[c * MACE_BLOCK + b]);
     }
-    double ddensity[MACE_BLOCK] = {};
+    T *by_mixed[MACE_BLOCK];    // by messages, or n and z
+    double along_own[MACE_BLOCK] = {}, ddensity[MACE_BLOCK] = {};
+    for (int b = 0; b < block.count; ++b) by_mixed[b] = dmessages[b];
+    if (layer.gated) behind_gates_back(t, block, dmessages, by_mixed);
+    if (layer.gated) own_back(t, block, by_mixed, along_own);
     for (int b = 0; layer.density && b < block.count; ++b) {
-      const T *const message = message_of(t, local(block, b));
+      const T *const mixed = mixed_of(t, local(block, b));
       const double factor = density_factor(t, local(block, b));
-      double sum = 0.0;
-      for (std::size_t k = 0; k < message_size; ++k) {
-        // As long as message, for each b. NOLINTNEXTLINE(clang-analyzer-*)
-        sum += static_cast<double>(dmessages[b][k]) * static_cast<double>(message[k]);
-        dmessages[b][k] *= static_cast<T>(factor);
-      }
-      ddensity[b] = -sum * factor;
+      // As long as each other, for each b. NOLINTNEXTLINE(clang-analyzer-*)
+      const double along = dot(by_mixed[b], mixed, mixed_size(layer)) - along_own[b];
+      for (std::size_t k = 0; k < mixed_size(layer); ++k) by_mixed[b][k] *= static_cast<T>(factor);
+      ddensity[b] = -along * factor * layer.source->divisor[1];
     }
-    mix_messages(layer, block, dedge_sums.get(), dmessages, true);
+    mix_messages(layer, block, dedge_sums.get(), by_mixed, true);
     for (int b = 0; b < block.count; ++b)
       edges_back(t, local(block, b), dedge_sums.get() + b * sums_size, ddensity[b]);
+  }
+
+  /// Derivatives by n and z from those by messages.
+  void behind_gates_back(int t, const CenterBlock &block, T *const *dmessages, T **by_ungated)
+  {
+    const std::size_t message_size = static_cast<std::size_t>(ncomponents) * stride,
+                      size = packed.ungated_size();
+    opened.reserve(MACE_BLOCK * message_size);
+    dungated.reserve(MACE_BLOCK * size);
+    clear(opened.get(), MACE_BLOCK * message_size);
+    Rows<T> rows(block.count, stride, stride);
+    for (int b = 0; b < block.count; ++b) {
+      rows.from[b] = dmessages[b];
+      rows.to[b] = opened.get() + b * message_size;
+    }
+    mix(layers[t]->mix.back, network.largest, rows);
+    for (int b = 0; b < block.count; ++b) {
+      by_ungated[b] = dungated.get() + b * size;
+      gates_back(ungated_of(t, local(block, b)), rows.to[b], by_ungated[b]);
+    }
   }
 
   void edges_back(int t, int center, const T *dsums, double ddensity)
@@ -557,14 +764,14 @@ template <class T> class MaceWorker : public Worker {
     take_edges(t, center, true);
     directions.begin_back();
     const int begin = first_edge[center];
-    const std::size_t size = packed.size_of(layer.into);
+    const std::size_t size = packed.sent_size(layer);
     neighbor_dfeature.reserve(directions.n);
     for (int e = 0; t > 0 && e < directions.n; ++e)
       neighbor_dfeature[e] = dfeatures[t % 2].get() + row[begin + e] * size;
     int degree = 0;
     for (std::size_t p = 0; p < layer.paths.size(); ++p) {
       const Path<T> &path = *layer.paths[p];
-      shift_features(degree, path.feature, t > 0);
+      shift_features(layer, degree, path.feature, t > 0);
       degree = path.feature;
       const PathEdges<T> edges = edges_of(path, p, layer, true);
       const int ncouplings = (2 * path.feature + 1) * (2 * path.degree + 1);
@@ -572,7 +779,7 @@ template <class T> class MaceWorker : public Worker {
       for (int k = 0; k < ncouplings * width; ++k)    // lanes beyond the last edge
         if (directions.nvectors > 0)
           dcoupling[static_cast<std::size_t>(directions.nvectors - 1) * ncouplings * width + k] = 0;
-      path.sums.back(edges, dsums + static_cast<std::ptrdiff_t>(path.first) * stride,
+      path.sums.back(edges, dsums + static_cast<std::ptrdiff_t>(path.first) * layer.edge_stride,
                      dcoupling.get(), t > 0 ? neighbor_dfeature.get() : nullptr,
                      directions.radial.get());
       directions.couple_back(path.coupled, ncouplings, dcoupling.get());
@@ -583,7 +790,7 @@ template <class T> class MaceWorker : public Worker {
         directions.radial[e] +=
             ddensity *
             static_cast<double>(radial_slope[static_cast<std::size_t>(e) * layer.radial->columns +
-                                             layer.paths.size() * stride]);
+                                             layer.paths.size() * layer.edge_stride]);
       if (repel)
         directions.radial[e] +=
             repulsion(input->species[row_of(center)], input->species[row[begin + e]],
@@ -608,7 +815,7 @@ template <class T> class MaceWorker : public Worker {
   void begin_dfeatures(int t)
   {
     if (t == 0) return;
-    const std::size_t n = packed.size_of(layers[t]->into) * static_cast<std::size_t>(input->nrows);
+    const std::size_t n = packed.sent_size(*layers[t]) * static_cast<std::size_t>(input->nrows);
     dfeatures[t % 2].reserve(n);
     clear(dfeatures[t % 2].get(), n);
   }
@@ -628,6 +835,7 @@ template <class T> class MaceWorker : public Worker {
   Buffer<int> first_edge, row;          // [ncenters + 1], [edges]
   Buffer<double> rij, edge_gradient;    // [edges, 3]
   Buffer<T> message;                    // [layers, ncenters, components, stride]
+  Buffer<T> ungated;                    // [layers, ncenters, ungated_size()]
   Buffer<double> inverse_density;       // [layers, ncenters]
   Buffer<T> feature, dfeature;          // [layers][ncenters, components that leave, stride]
   Buffer<T> dfeatures[2];               // [nrows, components, stride] of this worker alone
@@ -640,9 +848,10 @@ template <class T> class MaceWorker : public Worker {
   Buffer<T> radial_value, radial_slope;    // [edges, columns]
   Buffer<T> coupling, dcoupling;
   Buffer<T> edge_sums, dedge_sums;      // [MACE_BLOCK, components of A, stride]
-  Buffer<T> dmessage;                   // [MACE_BLOCK, components, stride]
+  Buffer<T> dmessage, opened;           // [MACE_BLOCK, components, stride]; behind the gates
+  Buffer<T> dungated, by_own;           // [MACE_BLOCK, ungated_size() or sent_size()]
   Buffer<T> contracted, dcontracted;    // likewise, of B
-  Buffer<double> hidden;                // of readouts
+  Buffer<double> hidden, middle_of_readout;
 };
 
 }    // namespace

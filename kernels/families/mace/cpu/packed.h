@@ -42,7 +42,8 @@ template <class T> struct Path {
 /// A layer, packed.
 template <class T> struct PackedLayer {
   int into, out, degree_paths[MACE_MOST_DEGREE + 1];
-  int ncomponents;    // of A
+  int ncomponents;                   // of A
+  int edge_channels, edge_stride;    // of g, A and the radial functions; padded
   bool density, residual;
   const MaceLayer *source;
   std::unique_ptr<PackedRadial<T>> radial;
@@ -51,7 +52,12 @@ template <class T> struct PackedLayer {
   Mixing<T> up, product, skip;
   Matrices<T> message;         // [degree, species or one]
   Matrices<T> message_back;    // [path, species or one]
-  int messages;
+  int messages, skips;
+  // Of a layer with gates: from own features to n and z, and what is behind the gates.
+  bool gated;
+  Mixing<T> own, own_gate, mix;
+  Matrices<T> gate;         // [1 .. L] from A of degree 0 to z
+  Matrices<T> gate_back;    // [parts of A of degree 0][1 .. L]
 };
 
 template <class T> class PackedMace {
@@ -88,12 +94,25 @@ template <class T> class PackedMace {
     return static_cast<std::size_t>(degree + 1) * (degree + 1) * stride;
   }
 
+  /// Numbers of n and z of an atom.
+  std::size_t ungated_size() const
+  {
+    return static_cast<std::size_t>(ncomponents + network.largest) * stride;
+  }
+  /// Numbers of what goes along edges into a layer.
+  static std::size_t sent_size(const PackedLayer<T> &layer)
+  {
+    return static_cast<std::size_t>(layer.into + 1) * (layer.into + 1) * layer.edge_stride;
+  }
+
   const MaceNetwork &network;
   const int channels, stride, ncomponents;    // components: of messages
   const int nspecies;
   Buffer<int> slot;    // [nspecies] of MacePlan
   std::vector<std::unique_ptr<PackedLayer<T>>> layers;
-  Buffer<T> embedded, skipped;    // [nspecies, stride]
+  Buffer<T> embedded;    // [nspecies, edge_stride of layer 0]
+  Buffer<T> skipped;     // [nspecies, stride]
+  Buffer<T> own;         // [nspecies, ungated_size()] of layer 0
 
  private:
   std::unique_ptr<PackedLayer<T>> pack(const MacePlan &plan, const MaceLayerPlan &planned,
@@ -106,6 +125,10 @@ template <class T> class PackedMace {
     layer->density = !source.density.empty();
     layer->residual = !source.skip.empty();
     layer->messages = source.messages;
+    layer->skips = source.skips;
+    layer->gated = source.gates.has_value();
+    layer->edge_channels = source.edge_channels();
+    layer->edge_stride = round_up(layer->edge_channels, width);
     for (int &count : layer->degree_paths) count = 0;
     layer->ncomponents = 0;
     for (std::size_t p = 0; p < source.paths.size(); ++p) {
@@ -115,7 +138,7 @@ template <class T> class PackedMace {
           path_sums<T>(path.feature, path.degree), Coupled<T>(planned.couplings[p])}));
       layer->ncomponents += 2 * path.degree + 1;
     }
-    layer->radial = std::make_unique<PackedRadial<T>>(source, stride, width);
+    layer->radial = std::make_unique<PackedRadial<T>>(source, layer->edge_stride, width);
     for (const MaceMatrix &matrix : source.up) layer->up.add(matrix);
     for (const MaceMatrix &matrix : source.product) layer->product.add(matrix);
     for (const MaceMatrix &matrix : source.skip) layer->skip.add(matrix);
@@ -130,35 +153,67 @@ template <class T> class PackedMace {
         const MaceMatrix &matrix = source.message_of(path->degree, s);
         layer->message_back.push_back(std::make_unique<ChannelMatrix<T>>(
             matrix.values.data() +
-                static_cast<std::ptrdiff_t>(path->part) * channels * matrix.columns,
-            channels, channels, 1, matrix.columns));
+                static_cast<std::ptrdiff_t>(path->part) * layer->edge_channels * matrix.columns,
+            channels, layer->edge_channels, 1, matrix.columns));
       }
+    if (layer->gated) pack_gates(*source.gates, *layer);
     for (const MacePolynomial &polynomial : planned.polynomials)
       layer->polynomials.push_back(std::make_unique<Polynomial<T>>(
           polynomial, channels, static_cast<int>(plan.species.size())));
     return layer;
   }
 
-  /// What goes along edges in layer 0, and what is added there: both depend on species alone.
+  void pack_gates(const MaceGates &source, PackedLayer<T> &layer)
+  {
+    for (const MaceMatrix &matrix : source.own) layer.own.add(matrix);
+    for (const MaceMatrix &matrix : source.own_gate) layer.own_gate.add(matrix);
+    for (const MaceMatrix &matrix : source.mix) layer.mix.add(matrix);
+    for (const MaceMatrix &matrix : source.message)
+      layer.gate.push_back(std::make_unique<ChannelMatrix<T>>(matrix.values.data(), matrix.rows,
+                                                              channels, channels, 1));
+    for (int part = 0; part < layer.degree_paths[0]; ++part)
+      for (const MaceMatrix &matrix : source.message)
+        layer.gate_back.push_back(std::make_unique<ChannelMatrix<T>>(
+            matrix.values.data() +
+                static_cast<std::ptrdiff_t>(part) * layer.edge_channels * channels,
+            channels, layer.edge_channels, 1, channels));
+  }
+
+  /// What goes along edges in layer 0, what is added to n and z there, and to what leaves it: all
+  /// depend on species alone.
   void embed()
   {
-    const auto room = static_cast<std::size_t>(nspecies) * stride;
-    embedded.reserve(room);
-    skipped.reserve(room);
-    embedded.fill(0);
-    skipped.fill(0);
     const MaceLayer &layer = network.layers[0];
-    for (int s = 0; s < nspecies; ++s)
-      for (int k = 0; k < channels; ++k)
-        for (int o = 0; o < channels; ++o) {
-          const double x = network.embedding[static_cast<std::size_t>(s) * channels + k];
-          const std::size_t at = static_cast<std::size_t>(k) * channels + o;
-          embedded[static_cast<std::size_t>(s) * stride + o] +=
-              static_cast<T>(x * layer.up[0].values[at]);
-          if (layers[0]->residual)
-            skipped[static_cast<std::size_t>(s) * stride + o] +=
-                static_cast<T>(x * layer.skip[s].values[at]);
-        }
+    const std::size_t edge_stride = layers[0]->edge_stride, own_size = ungated_size();
+    embedded.reserve(nspecies * edge_stride);
+    skipped.reserve(static_cast<std::size_t>(nspecies) * stride);
+    own.reserve(nspecies * own_size);
+    for (Buffer<T> *const buffer : {&embedded, &skipped, &own}) buffer->fill(0);
+    for (int s = 0; s < nspecies; ++s) {
+      const double *const x = &network.embedding[static_cast<std::size_t>(s) * channels];
+      const std::vector<double> sent = times(x, layer.up[0]);
+      to_row(sent, &embedded[s * edge_stride]);
+      if (layers[0]->residual)
+        to_row(times(x, layer.skip_of(0, s)), &skipped[static_cast<std::size_t>(s) * stride]);
+      if (!layer.gates) continue;
+      to_row(times(sent.data(), layer.gates->own[0]), &own[s * own_size]);
+      for (int l = 1; l <= network.largest; ++l)
+        to_row(times(sent.data(), layer.gates->own_gate[l - 1]),
+               &own[s * own_size + static_cast<std::size_t>(ncomponents + l - 1) * stride]);
+    }
+  }
+
+  static std::vector<double> times(const double *x, const MaceMatrix &matrix)
+  {
+    std::vector<double> result(matrix.columns, 0.0);
+    for (int k = 0; k < matrix.rows; ++k)
+      for (int o = 0; o < matrix.columns; ++o)
+        result[o] += x[k] * matrix.values[static_cast<std::size_t>(k) * matrix.columns + o];
+    return result;
+  }
+  static void to_row(const std::vector<double> &values, T *row)
+  {
+    for (std::size_t k = 0; k < values.size(); ++k) row[k] = static_cast<T>(values[k]);
   }
 };
 

@@ -22,80 +22,89 @@
 
 namespace pwmlff::PWMLFF_ISA::mace {
 
+/// A net, packed.
+struct PackedNet {
+  explicit PackedNet(const MaceNet &net) : source(net)
+  {
+    for (const MaceMatrix &matrix : net.weights) {
+      weights.emplace_back(matrix.values.size());
+      for (std::size_t k = 0; k < matrix.values.size(); ++k) weights.back()[k] = matrix.values[k];
+    }
+  }
+  int widest() const
+  {
+    int most = 0;
+    for (const MaceMatrix &matrix : source.weights)
+      if (matrix.columns > most) most = matrix.columns;
+    return most;
+  }
+
+  const MaceNet &source;
+  std::vector<Buffer<double>> weights;    // aligned: four percent of `exact`
+};
+
 /// Functions of a layer, and their derivatives by r: R_p,k at p*stride + k, and rho at paths*stride
 /// where there is a density.
 class RadialFunctions {
  public:
-  /// @param weights  [layers of the net] those of layer.radial
-  /// @param stride   at least K
+  /// @param stride   at least Ke
   /// @param columns  of value and slope; those beyond what is evaluated are zero
-  RadialFunctions(const MaceNetwork &network, const MaceLayer &layer,
-                  const std::vector<Buffer<double>> &weights, int stride, int columns) :
+  RadialFunctions(const MaceNetwork &network, const MaceLayer &layer, const PackedNet &radial,
+                  const PackedNet &density, int stride, int columns) :
       value(columns),
       slope(columns),
       network(network),
       layer(layer),
-      weights(weights),
+      radial(radial),
+      density(density),
       stride(stride),
       nbasis(static_cast<int>(network.frequency.size()))
   {
-    widest = nbasis;
-    for (std::size_t n = 0; n < layer.radial.size(); ++n)
-      if (layer.radial[n].columns > widest) widest = layer.radial[n].columns;
+    int widest = nbasis;
+    for (const PackedNet *const net : {&radial, &density})
+      if (net->widest() > widest) widest = net->widest();
     const auto room = static_cast<std::size_t>(widest);
-    for (Buffer<double> *buffer : {&x, &dx, &y, &dy}) buffer->reserve(room);
+    for (Buffer<double> *buffer : {&basis, &dbasis, &x, &dx, &y, &dy}) buffer->reserve(room);
     value.fill(0.0);
     slope.fill(0.0);
   }
 
-  /// @param radius  half of the sum of the covalent radii, for the transform
-  void evaluate(double r, double radius)
+  /// @param a, b  species of the center and of the neighbor
+  void evaluate(double r, int a, int b)
   {
     double df = 0.0;
     const double f = polynomial_cutoff(network.power, r / network.cutoff, df);
     df /= network.cutoff;
     double t = r, dt = 1.0;
-    if (!network.agnesi.empty()) t = agnesi_transform(network.agnesi.data(), r, radius, dt);
+    if (!network.agnesi.empty())
+      t = agnesi_transform(network.agnesi.data(), r, network.radius_of(a, b), dt);
     const double inner = network.cutoff_first ? f : 1.0, dinner = network.cutoff_first ? df : 0.0;
     const double outer = network.cutoff_first ? 1.0 : f, douter = network.cutoff_first ? 0.0 : df;
     for (int n = 0; n < nbasis; ++n) {
       double db = 0.0;
-      const double b = radial_function(network.basis == MaceBasis::bessel, network.factor,
-                                       network.frequency[n], t, db);
+      const double of_t = radial_function(network.basis == MaceBasis::bessel, network.factor,
+                                          network.frequency[n], t, db);
       db *= dt;
-      x[n] = b * inner;
-      dx[n] = db * inner + b * dinner;
+      basis[n] = of_t * inner;
+      dbasis[n] = db * inner + of_t * dinner;
     }
+    const auto pair = static_cast<std::size_t>(a) * network.nspecies() + b;
     if (!layer.density.empty()) {
-      double z = 0.0, dz = 0.0;
-      for (int n = 0; n < nbasis; ++n) {
-        z += layer.density[n] * x[n];
-        dz += layer.density[n] * dx[n];
-      }
-      const double rho = __builtin_tanh(z * z), drho = (1.0 - rho * rho) * 2.0 * z * dz;
+      evaluate(density, pair);
+      const double z = y[0], rho = __builtin_tanh(z * z),
+                   drho = (1.0 - rho * rho) * 2.0 * z * dy[0];
       const int place = static_cast<int>(layer.paths.size()) * stride;
       value[place] = rho * outer;
       slope[place] = drho * outer + rho * douter;
     }
-    const auto nlayers = static_cast<int>(layer.radial.size());
-    const auto nchannels = network.channels;
-    for (int n = 0; n < nlayers; ++n) {
-      product(n);
-      if (n + 1 < nlayers) {
-        for (int k = 0; k < layer.radial[n].columns; ++k) {
-          double slope_of_silu = 0.0;
-          x[k] = silu(y[k], slope_of_silu);
-          dx[k] = slope_of_silu * dy[k];
-        }
-        continue;
+    evaluate(radial, pair);
+    const int nchannels = layer.edge_channels();
+    for (int path = 0; path < static_cast<int>(layer.paths.size()); ++path)
+      for (int k = 0; k < nchannels; ++k) {
+        const double v = y[path * nchannels + k], dv = dy[path * nchannels + k];
+        value[path * stride + k] = v * outer;
+        slope[path * stride + k] = dv * outer + v * douter;
       }
-      for (int path = 0; path < static_cast<int>(layer.paths.size()); ++path)
-        for (int k = 0; k < nchannels; ++k) {
-          const double v = y[path * nchannels + k], dv = dy[path * nchannels + k];
-          value[path * stride + k] = v * outer;
-          slope[path * stride + k] = dv * outer + v * douter;
-        }
-    }
   }
 
   /// Those of the last distance, derivatives unless `to_slope` is null.
@@ -109,14 +118,45 @@ class RadialFunctions {
   Buffer<double> value, slope;    // [columns] of the last distance
 
  private:
-  void product(int n)
+  /// y and dy from the basis.
+  void evaluate(const PackedNet &net, std::size_t pair)
   {
-    const int columns = layer.radial[n].columns, rows = layer.radial[n].rows;
+    const double *in = basis.get(), *din = dbasis.get();
+    for (std::size_t n = 0; n < net.weights.size(); ++n) {
+      const MaceMatrix &matrix = net.source.weights[n];
+      begin(net.source, n, pair);
+      product(matrix, net.weights[n].get(), in, din);
+      if (n + 1 == net.weights.size()) return;
+      if (!net.source.norm.empty()) normalize(net.source.norm[n], matrix.columns);
+      for (int k = 0; k < matrix.columns; ++k) {
+        double slope_of_silu = 0.0;
+        x[k] = silu(y[k], slope_of_silu);
+        dx[k] = slope_of_silu * dy[k];
+      }
+      in = x.get();
+      din = dx.get();
+    }
+  }
+
+  /// What a product is added to.
+  void begin(const MaceNet &net, std::size_t n, std::size_t pair)
+  {
+    const int columns = net.weights[n].columns;
+    for (int k = 0; k < columns; ++k) {
+      y[k] = net.bias.empty() ? 0.0 : net.bias[n][k];
+      dy[k] = 0.0;
+    }
+    if (n == 0 && !net.of_pair.empty())
+      for (int k = 0; k < columns; ++k) y[k] += net.of_pair[pair * columns + k];
+  }
+
+  void product(const MaceMatrix &matrix, const double *weights, const double *in, const double *din)
+  {
+    const int columns = matrix.columns;
     double *const out = y.get(), *const dout = dy.get();
-    for (int k = 0; k < columns; ++k) out[k] = dout[k] = 0.0;
-    for (int i = 0; i < rows; ++i) {
-      const double a = x[i], da = dx[i];
-      const double *const w = weights[n].get() + static_cast<std::size_t>(i) * columns;
+    for (int i = 0; i < matrix.rows; ++i) {
+      const double a = in[i], da = din[i];
+      const double *const w = weights + static_cast<std::size_t>(i) * columns;
 #pragma GCC ivdep
       for (int k = 0; k < columns; ++k) {
         out[k] += a * w[k];
@@ -125,11 +165,32 @@ class RadialFunctions {
     }
   }
 
+  void normalize(const std::vector<double> &norm, int n)
+  {
+    double mean = 0.0, dmean = 0.0, variance = 0.0, dvariance = 0.0;
+    for (int k = 0; k < n; ++k) {
+      mean += y[k] / n;
+      dmean += dy[k] / n;
+    }
+    for (int k = 0; k < n; ++k) {
+      y[k] -= mean;
+      dy[k] -= dmean;
+      variance += y[k] * y[k] / n;
+      dvariance += 2.0 * y[k] * dy[k] / n;
+    }
+    const double scale = 1.0 / __builtin_sqrt(variance + MaceNet::EPSILON);
+    const double dscale = -0.5 * scale * scale * scale * dvariance;
+    for (int k = 0; k < n; ++k) {
+      dy[k] = norm[k] * (dy[k] * scale + y[k] * dscale);
+      y[k] = norm[k] * y[k] * scale + norm[n + k];
+    }
+  }
+
   const MaceNetwork &network;
   const MaceLayer &layer;
-  const std::vector<Buffer<double>> &weights;
-  int stride, nbasis, widest;
-  Buffer<double> x, dx, y, dy;
+  const PackedNet &radial, &density;
+  int stride, nbasis;
+  Buffer<double> basis, dbasis, x, dx, y, dy;
 };
 
 /// How far a table may be off, as a share of the largest value and slope.
@@ -140,9 +201,10 @@ struct RadialTolerance {
 template <class T> class RadialTable {
  public:
   /// @param columns  a multiple of the lanes; those beyond what the functions fill are zero
-  RadialTable(RadialFunctions &functions, double radius, double cutoff, int columns,
+  /// @param a, b  species of the center and of the neighbor
+  RadialTable(RadialFunctions &functions, int a, int b, double cutoff, int columns,
               const RadialTolerance &tolerance) :
-      columns(columns), radius(radius)
+      columns(columns), a(a), b(b)
   {
     constexpr double nearest = 1.0 / 16.0;    // of the cutoff
     lowest = nearest * cutoff;
@@ -156,7 +218,7 @@ template <class T> class RadialTable {
   void evaluate(RadialFunctions &functions, double r, T *value, T *slope) const
   {
     if (r < lowest) {
-      functions.evaluate(r, radius);
+      functions.evaluate(r, a, b);
       functions.copy(value, slope);
       return;
     }
@@ -204,7 +266,7 @@ template <class T> class RadialTable {
     Buffer<double> at_nodes(static_cast<std::size_t>(nodes) * columns);
     largest_value = largest_slope = 0.0;
     for (int i = 0; i < nodes; ++i) {
-      functions.evaluate(start + (i - 4) * spacing, radius);
+      functions.evaluate(start + (i - 4) * spacing, a, b);
       for (int k = 0; k < columns; ++k) {
         const double value = functions.value[k], slope = functions.slope[k];
         at_nodes[static_cast<std::size_t>(i) * columns + k] = value;
@@ -231,7 +293,7 @@ template <class T> class RadialTable {
       // All of the first ones, where functions change most, and then every other.
       if (i > intervals / 8 && i % 2) continue;
       const double r = start + (i + (i % 4 ? 0.5 : 0.2)) / per_spacing;
-      functions.evaluate(r, radius);
+      functions.evaluate(r, a, b);
       evaluate(functions, r, found.get(), rate.get());
       for (int k = 0; k < columns; ++k)
         if (__builtin_fabs(static_cast<double>(found[k]) - functions.value[k]) >
@@ -243,58 +305,84 @@ template <class T> class RadialTable {
     return true;
   }
 
-  int columns, intervals = 0;
-  double radius, lowest = 0.0, start = 0.0, per_spacing = 0.0;
+  int columns, a, b, intervals = 0;
+  double lowest = 0.0, start = 0.0, per_spacing = 0.0;
   double largest_value = 0.0, largest_slope = 0.0;
   Buffer<T> coef;
 };
 
 /// The radial functions of a layer, packed.
 template <class T> struct PackedRadial {
-  /// @param stride   at least K, a multiple of the lanes
+  template <class Number> using Tables = std::vector<std::unique_ptr<RadialTable<Number>>>;
+
+  /// @param stride   at least Ke, a multiple of the lanes
   /// @param density  columns behind the paths for the density, where there is one
   PackedRadial(const MaceLayer &layer, int stride, int density) :
       stride(stride),
-      columns(static_cast<int>(layer.paths.size()) * stride + (layer.density.empty() ? 0 : density))
+      columns(static_cast<int>(layer.paths.size()) * stride +
+              (layer.density.empty() ? 0 : density)),
+      radial(layer.radial),
+      density(layer.density)
   {
-    for (const MaceMatrix &matrix : layer.radial) {
-      weights.emplace_back(matrix.values.size());
-      for (std::size_t k = 0; k < matrix.values.size(); ++k) weights.back()[k] = matrix.values[k];
-    }
   }
 
   RadialFunctions functions(const MaceNetwork &network, const MaceLayer &layer) const
   {
-    return {network, layer, weights, stride, columns};
+    return {network, layer, radial, density, stride, columns};
   }
 
   void tabulate(const MacePlan &plan, const MaceLayer &layer)
   {
-    const MaceNetwork &network = plan.network;
-    const RadialTolerance tolerance =
-        sizeof(T) == 8 ? RadialTolerance{1e-10, 1e-8} : RadialTolerance{1e-6, 1e-5};
-    RadialFunctions formulas = functions(network, layer);
-    tables.resize(network.npairs());
-    for (const int a : plan.species)
-      for (const int b : plan.species) {
-        auto &table = tables[network.pair_of(a, b)];
-        if (!table)
-          table = std::make_unique<RadialTable<T>>(formulas, network.radius_of(a, b),
-                                                   network.cutoff, columns, tolerance);
-      }
+    // Biases make values beside which slopes are small: in float32 these would be rounded away.
+    if (sizeof(T) == 4 && !layer.radial.is_plain()) fill(wide_tables, plan, layer, {1e-7, 1e-6});
+    else if (sizeof(T) == 4) fill(tables, plan, layer, {1e-6, 1e-5});
+    else fill(tables, plan, layer, {1e-10, 1e-8});
   }
 
-  std::size_t table_bytes() const
+  bool has_tables() const { return !tables.empty() || !wide_tables.empty(); }
+
+  /// Functions of a pair (MaceNetwork::pair_of) from its table, derivatives unless `slope` is null.
+  void evaluate(int pair, RadialFunctions &functions, double r, T *value, T *slope) const
+  {
+    if (wide_tables.empty()) {
+      tables[pair]->evaluate(functions, r, value, slope);
+      return;
+    }
+    wide_tables[pair]->evaluate(functions, r, functions.value.get(),
+                                slope ? functions.slope.get() : nullptr);
+    functions.copy(value, slope);
+  }
+
+  std::size_t table_bytes() const { return bytes_of(tables) + bytes_of(wide_tables); }
+
+  const int stride, columns;
+  const PackedNet radial, density;
+  Tables<T> tables;              // [pairs], or empty
+  Tables<double> wide_tables;    // in their place where float32 will not do
+
+ private:
+  template <class Number>
+  void fill(Tables<Number> &to, const MacePlan &plan, const MaceLayer &layer,
+            const RadialTolerance &tolerance)
+  {
+    const MaceNetwork &network = plan.network;
+    RadialFunctions formulas = functions(network, layer);
+    to.resize(network.npairs());
+    for (const int a : plan.species)
+      for (const int b : plan.species) {
+        auto &table = to[network.pair_of(a, b)];
+        if (!table)
+          table = std::make_unique<RadialTable<Number>>(formulas, a, b, network.cutoff, columns,
+                                                        tolerance);
+      }
+  }
+  template <class Number> static std::size_t bytes_of(const Tables<Number> &tables)
   {
     std::size_t bytes = 0;
     for (const auto &table : tables)
       if (table) bytes += table->bytes();
     return bytes;
   }
-
-  const int stride, columns;
-  std::vector<Buffer<double>> weights;    // of the net, aligned: four percent of `exact`
-  std::vector<std::unique_ptr<RadialTable<T>>> tables;    // [pairs], or empty
 };
 
 }    // namespace pwmlff::PWMLFF_ISA::mace

@@ -130,16 +130,17 @@ template <class T>
 void MaceOnDevice<T>::keep_radial(const MaceLayer &source, MaceGpuLayer<T> &layer)
 {
   layer.density = !source.density.empty();
-  layer.density_weights = keep_doubles(source.density);
+  if (layer.density) layer.density_weights = keep_doubles(source.density.weights.front().values);
   layer.columns = (layer.npaths * model.row) + (layer.density ? MACE_CHANNELS : 0);
-  layer.nlayers = static_cast<int>(source.radial.size());
+  layer.nlayers = static_cast<int>(source.radial.weights.size());
   layer.widest = model.nbasis;
   std::vector<int> columns;
   std::vector<const double *> weights;
-  for (const MaceMatrix &matrix : source.radial) {
+  for (const MaceMatrix &matrix : source.radial.weights) {
     columns.push_back(matrix.columns);
     weights.push_back(keep_doubles(matrix.values));
-    if (&matrix != &source.radial.back()) layer.widest = std::max(layer.widest, matrix.columns);
+    if (&matrix != &source.radial.weights.back())
+      layer.widest = std::max(layer.widest, matrix.columns);
   }
   layer.columns_of = constants.keep(columns);
   layer.weights = constants.keep(weights);
