@@ -86,3 +86,10 @@ def test_short_edges(shape: Shape, device: str):
     for precision in GATES:
         wanted = evaluate(shape, together, precision, "", 0)
         assert_near(evaluate(shape, together, precision, device, 0), wanted, precision)
+
+
+def test_gates_run_on_cpus_alone():
+    """Whoever asks for an engine learns it, and takes another."""
+    shape = Shape(gates=True)
+    with pytest.raises(ValueError, match="no code of MACE with gates for GPUs"):
+        evaluate(shape, cluster(shape, 9), "double", "cpu", 0)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import subprocess
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -40,6 +41,13 @@ def test_reference(lammps: Lammps, name: str, ranks: int):
 @pytest.mark.parametrize("shape", [thorough(SHAPE), DEEP], ids=["two rounds", "three rounds"])
 def test_any_number_of_ranks(lammps: Lammps, shape: Shape):
     save(lammps.folder / "model.pt", shape)
+    assert_same_on_any_number_of_ranks(lammps, share=1e-10)
+
+
+@pytest.mark.parametrize("engine", ["exact", thorough("double")])
+def test_gates_on_any_number_of_ranks(lammps: Lammps):
+    """Atoms take part by their own features, too, which are never those of a ghost."""
+    save(lammps.folder / "model.pt", replace(DEEP, gates=True, edge_channels=7))
     assert_same_on_any_number_of_ranks(lammps, share=1e-10)
 
 

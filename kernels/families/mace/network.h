@@ -188,6 +188,7 @@ struct MaceNetwork {
     return std::ranges::all_of(layers, [&](const MaceLayer &layer) {
       return !layer.gates && layer.edge_channels() == channels && layer.radial.is_plain() &&
              layer.density.is_plain() && layer.readout_mid.values.empty() &&
+             layer.divisor[0] == 1.0 && layer.divisor[1] == 1.0 &&
              (layer.skip.empty() || layer.skips == nspecies());
     });
   }
