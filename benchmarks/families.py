@@ -63,6 +63,13 @@ GATED = (
     "MACE, nonlinear, higher degrees along edges",
     "MACE, nonlinear behind linear",
 )
+#: Of DeePMD-kit, by their own code.
+BY_ONE_CENTER = (
+    "DeePMD-kit se_atten",
+    "DeePMD-kit se_atten, stripped",
+    "DeePMD-kit se_e2_r",
+    "DeePMD-kit se_e2_r and se_atten",
+)
 SYSTEM = {"charge": -1, "spin": 2}  # of models that embed them, as other_programs.py has it
 #: What a program makes, by its name or by name and release where that one makes other files.
 FAMILIES = {
@@ -75,6 +82,7 @@ FAMILIES = {
         "DeePMD-kit se_e2_a, a net for each pair",
         "DeePMD-kit se_e2_a, no steps",
         "DeePMD-kit se_e2_a, float32",
+        *BY_ONE_CENTER,
     ),
     "mace": (*MACE, *OF_CODE, *GATED, "MACE, charge and spin"),
     "mace-0.3.10": MACE,
@@ -94,7 +102,13 @@ FAMILIES = {
     "nequip-0.6.2": ("NequIP, deployed", "NequIP, deployed, float32"),
 }
 #: What is refused, and what is said then.
-REFUSED = {"deepmd": {"DeePMD-kit se_e2_a, gelu": "its activation function is gelu, expected tanh"}}
+REFUSED = {
+    "deepmd": {
+        "DeePMD-kit se_e2_a, gelu": "its activation function is gelu, expected tanh",
+        "DeePMD-kit se_atten, statistics": "set_davg_zero false. Its energies depend on the order",
+        "DeePMD-kit DPA-2": "which passes messages; its own pair style deepmd runs it",
+    }
+}
 RANKS = (1, 2, 4)
 STEPS = {"fused": 100, "code of the file": 20}
 STRETCHES = 5  # of these steps; the fastest counts, as with the calculators of others

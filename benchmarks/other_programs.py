@@ -52,29 +52,66 @@ def deepmd(
     steps: bool = True, precision: str = "float64", activation: str = "tanh",
 ) -> Evaluate:  # fmt: skip
     """DeepPot-SE with nets of some widths; frozen, and evaluated by DeePMD-kit's calculator."""
+    common = {"seed": 1, "precision": precision, "activation_function": activation}
+    descriptor = {
+        "type": "se_e2_a", "sel": [70, 40], "rcut_smth": 0.5, "rcut": 6.0, "neuron": embedding,
+        "axis_neuron": 16, "type_one_side": one_sided, **common,
+    }  # fmt: skip
+    return deepmd_with(folder, descriptor, {"neuron": fitting, "resnet_dt": steps, **common})
+
+
+#: Other descriptors of DeePMD-kit, in small.
+NETS: dict[str, Any] = {"seed": 1, "precision": "float64", "neuron": [8, 16]}
+REACH = {"rcut_smth": 0.5, "rcut": 4.0}
+ATTENTION: dict[str, Any] = {
+    "type": "se_atten", "sel": 100, "axis_neuron": 8, "attn": 16, "attn_layer": 2,
+    **REACH, **NETS,
+}  # fmt: skip
+STRIPPED = {
+    **ATTENTION, "attn_layer": 0, "tebd_input_mode": "strip", "smooth_type_embedding": True,
+}  # fmt: skip
+RADIAL = {"type": "se_e2_r", "sel": [70, 60], **REACH, **NETS}
+DPA_2 = {
+    "type": "dpa2", "repinit": {**REACH, "nsel": 100, "neuron": [8, 16]},
+    "repformer": {"rcut": 3.0, "rcut_smth": 2.0, "nsel": 40, "nlayers": 1}, "seed": 1,
+}  # fmt: skip
+
+
+def deepmd_with(
+    folder: Path, descriptor: dict[str, Any], fitting: dict[str, Any] | None = None,
+    means: bool = True,
+) -> Evaluate:  # fmt: skip
+    """A model with some descriptor, frozen, and evaluated by DeePMD-kit's calculator.
+
+    Args:
+        means: statistics have others than zero, as without `set_davg_zero`.
+    """
     import json
 
     from deepmd.calculator import DP
     from deepmd.pt.model.model import get_model
 
-    common = {"seed": 1, "precision": precision, "activation_function": activation}
-    parameters: dict[str, Any] = {
+    parameters = {
         "type_map": ELEMENTS,
-        "descriptor": {
-            "type": "se_e2_a", "sel": [70, 40], "rcut_smth": 0.5, "rcut": 6.0,
-            "neuron": embedding, "axis_neuron": 16, "type_one_side": one_sided, **common,
-        },
-        "fitting_net": {"neuron": fitting, "resnet_dt": steps, **common},
-    }  # fmt: skip
+        "descriptor": descriptor,
+        "fitting_net": fitting or NETS,
+    }
     model = get_model(parameters)
     model.model_def_script = json.dumps(parameters)
-    block = model.atomic_model.descriptor.sea
     generator = torch.Generator().manual_seed(1)
     # As statistics of structures are, alike for x, y and z: the model knows no directions.
-    for values, low, high in ((block.mean, -0.05, 0.05), (block.stddev, 0.05, 0.2)):
-        drawn = low + (high - low) * torch.rand(2, 1, 2, generator=generator, dtype=torch.float64)
-        angular = 0.0 * drawn[..., 1:] if values is block.mean else drawn[..., 1:]
-        values.copy_(torch.cat((drawn[..., :1], angular.repeat(1, 1, 3)), -1).expand_as(values))
+    for block in model.modules():
+        for name, low, high in (("mean", -0.05, 0.05), ("stddev", 0.05, 0.2)):
+            values = getattr(block, name, None)
+            if not isinstance(values, torch.Tensor) or values.shape[-1] not in (1, 4):
+                continue
+            size = (2, 1, 2)
+            drawn = low + (high - low) * torch.rand(size, generator=generator, dtype=torch.float64)
+            if name == "mean" and not means:
+                drawn = 0.0 * drawn
+            angular = 0.0 * drawn[..., 1:] if name == "mean" else drawn[..., 1:]
+            whole = torch.cat((drawn[..., :1], angular.repeat(1, 1, 3)), -1)
+            values.copy_(whole[..., : values.shape[-1]].expand_as(values))
     torch.jit.script(model).save(str(folder / "model.pth"))
     return from_ase(DP(str(folder / "model.pth")))
 
@@ -299,6 +336,14 @@ FAMILIES: dict[str, Callable[[Path], Evaluate]] = {
     "DeePMD-kit se_e2_a, float32": lambda folder: deepmd(
         folder, [8, 16, 32], [24, 24, 24], precision="float32"
     ),
+    "DeePMD-kit se_atten": lambda folder: deepmd_with(folder, ATTENTION, means=False),
+    "DeePMD-kit se_atten, stripped": lambda folder: deepmd_with(folder, STRIPPED, means=False),
+    "DeePMD-kit se_e2_r": lambda folder: deepmd_with(folder, RADIAL),
+    "DeePMD-kit se_e2_r and se_atten": lambda folder: deepmd_with(
+        folder, {"type": "hybrid", "list": [RADIAL, ATTENTION]}, means=False
+    ),
+    "DeePMD-kit se_atten, statistics": lambda folder: deepmd_with(folder, ATTENTION),
+    "DeePMD-kit DPA-2": lambda folder: deepmd_with(folder, DPA_2),
     "DeePMD-kit se_e2_a, gelu": lambda folder: deepmd(
         folder, [8, 16, 32], [24, 24, 24], activation="gelu"
     ),

@@ -271,6 +271,112 @@ def deepmd(
     return model
 
 
+# DeePMD-kit, other descriptors
+
+
+@called("deepmd.pt.model.descriptor.dpa1", "DescrptDPA1")
+class DescrptDPA1(nn.Module):
+    pass
+
+
+@called("deepmd.pt.model.atomic_model.dp_atomic_model", "DPAtomicModel")
+class LocalAtomicModel(nn.Module):
+    """Pairs and triples of neighbors in slots."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.descriptor, self.charge = DescrptDPA1(), random(2)
+
+    def forward_common_atomic(
+        self, extended_coord: Tensor, extended_atype: Tensor, nlist: Tensor
+    ) -> dict[str, Tensor]:
+        nframes, nlocal, nslots = nlist.shape
+        used = (nlist >= 0).to(extended_coord.dtype)
+        index = nlist.clamp(min=0).reshape(nframes, nlocal * nslots)
+        x = extended_coord.gather(1, index.unsqueeze(2).expand(-1, -1, 3))
+        d = x.reshape(nframes, nlocal, nslots, 3) - extended_coord[:, :nlocal].unsqueeze(2)
+        weight = used * (1.0 - d.square().sum(3) / 16.0).clamp(min=0.0) ** 3
+        kinds = extended_atype.gather(1, index).reshape(nframes, nlocal, nslots)
+        weight = weight * self.charge[kinds]
+        energy = self.charge[extended_atype[:, :nlocal]] * weight.sum(2)
+        energy = energy + (weight.unsqueeze(3) * d).sum(2).square().sum(2)
+        return {"energy": energy.unsqueeze(2)}
+
+
+@called("deepmd.pt.model.model.ener_model", "EnergyModel")
+class LocalEnergyModel(nn.Module):
+    """What deepmd_edges.py asks of a model."""
+
+    def __init__(self, sel: list[int], mixed: bool, messages: bool, gives: str, parameters: int):
+        super().__init__()
+        self.atomic_model = LocalAtomicModel()
+        self.sel, self.mixed, self.messages = sel, mixed, messages
+        self.gives, self.parameters_of_frame = gives, parameters
+
+    @torch.jit.export
+    def get_rcut(self) -> float:
+        return 4.0
+
+    @torch.jit.export
+    def get_sel(self) -> list[int]:
+        return self.sel
+
+    @torch.jit.export
+    def get_type_map(self) -> list[str]:
+        return ["O", "Hf"]
+
+    @torch.jit.export
+    def mixed_types(self) -> bool:
+        return self.mixed
+
+    @torch.jit.export
+    def has_message_passing(self) -> bool:
+        return self.messages
+
+    @torch.jit.export
+    def need_sorted_nlist_for_lower(self) -> bool:
+        return False
+
+    @torch.jit.export
+    def model_output_type(self) -> list[str]:
+        return [self.gives, "mask"]
+
+    @torch.jit.export
+    def get_dim_fparam(self) -> int:
+        return self.parameters_of_frame
+
+    @torch.jit.export
+    def get_dim_aparam(self) -> int:
+        return 0
+
+    @torch.jit.export
+    def format_nlist(
+        self, extended_coord: Tensor, extended_atype: Tensor, nlist: Tensor,
+        extra_nlist_sort: bool = False,
+    ) -> Tensor:  # fmt: skip
+        missing = max(sum(self.sel) - nlist.size(2), 0)
+        return torch.nn.functional.pad(nlist, [0, missing], value=-1.0)
+
+    def forward(self, coord: Tensor, atype: Tensor, box: Tensor | None = None) -> dict[str, Tensor]:
+        x = coord.detach().requires_grad_()
+        n = x.size(1)
+        near = (torch.cdist(x[0], x[0]) < 4.0) & (torch.eye(n) == 0)
+        every = torch.arange(n).expand(n, n)
+        nlist = torch.where(near, every, torch.full_like(every, -1)).unsqueeze(0)
+        energy = self.atomic_model.forward_common_atomic(x, atype, nlist)["energy"]
+        gradient = torch.autograd.grad([energy.sum()], [x])[0]
+        assert gradient is not None
+        return {"atom_energy": energy, "force": -gradient}
+
+
+def local_deepmd(
+    sel: Sequence[int] = (60, 60), mixed: bool = False, messages: bool = False,
+    gives: str = "energy", parameters: int = 0,
+) -> LocalEnergyModel:  # fmt: skip
+    torch.manual_seed(1)
+    return LocalEnergyModel(list(sel), mixed, messages, gives, parameters)
+
+
 # MACE
 
 

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 import torch
 from ase import Atoms
+from ase.build import bulk
 from torch import nn
 
 import dp_oracle
@@ -56,6 +57,25 @@ def test_deepmd(tmp_path, name):
         random_cluster(4.0, report.model.atom_type, report.model.limit)
     )
     assert np.abs(found.forces).max() > 1e-2
+
+
+@pytest.mark.parametrize("mixed", [False, True])
+def test_other_deepmd(tmp_path, mixed: bool):
+    """By the code of the file, each center as a structure of its own; more neighbors than it has
+    room for are not left out."""
+    sel = (100,) if mixed else (60, 60)
+    path = save(foreign_models.local_deepmd(sel, mixed), tmp_path / "graph.pth")
+    report = convert(path, tmp_path / "a.pt")
+    assert (report.family, report.engine) == ("DeePMD-kit, DescrptDPA1", "torchscript, float64")
+    assert report.model.interaction_range == report.model.cutoff == 4.0
+    assert report.energy_difference < 1e-13
+    assert report.force_difference < 1e-13
+    engine = choose(tmp_path / "a.pt", "torchscript").engine
+    assert np.abs(engine(random_cluster(4.0, [8, 72], None)).forces).max() > 1e-2
+    assert engine(Atoms("O", [[0, 0, 0]])).atom_energy == 0.0
+    dense = bulk("HfO2", "fluorite", a=2.8, cubic=True)
+    with pytest.raises(ValueError, match=r"more neighbors .*than sel of this DeePMD-kit model"):
+        engine(dense)
 
 
 def test_mace_and_nequip(tmp_path):
@@ -469,6 +489,12 @@ REFUSED = {
     "exclusion": (lambda: foreign_models.deepmd(no_exclusion=False), "exclude_types of its desc"),
     "no energy": (lambda: foreign_models.deepmd(exclude_types=[1]), "exclude_types of its fitting"),
     "parameters": (lambda: foreign_models.deepmd(numb_fparam=2), "numb_fparam"),
+    "messages": (
+        lambda: foreign_models.local_deepmd(messages=True),
+        "class DescrptDPA1, which passes messages; its own pair style deepmd runs it",
+    ),
+    "dipoles": (lambda: foreign_models.local_deepmd(gives="dipole"), "gives dipole, expected"),
+    "frames": (lambda: foreign_models.local_deepmd(parameters=1), "with fparam, which the model"),
     "another": (lambda: nn.Linear(2, 2), r"class torch\.nn\.modules\.linear\.Linear, which is not"),
 }
 

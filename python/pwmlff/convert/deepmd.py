@@ -1,5 +1,6 @@
 """Frozen models of DeePMD-kit's PyTorch backend (`dp --pt freeze`, .pth), read with torch alone.
 
+Other descriptors than se_e2_a: deepmd_edges.py.
 se_e2_a (DeepPot-SE) is the Deep Potential of the model contract in other names. `matrix` and `idt`
 of its layers are `weight` and `resnet_dt`. `sel` gives each type its slots. What is added to the
 energies of atoms goes into the last bias.
@@ -17,6 +18,7 @@ import torch
 from ase import Atoms
 from ase.data import atomic_numbers
 
+from pwmlff.convert.deepmd_edges import DeepmdEdges
 from pwmlff.convert.foreign import Foreign, Numbers, Source
 from pwmlff.models import DP
 from pwmlff.models.saving import rewritten
@@ -70,27 +72,69 @@ def read(source: Source) -> Foreign | None:
     for parameter in model.parameters():  # its code changes what is made of them in place
         parameter.requires_grad_(False)
     atomic = getattr(model, "atomic_model", None)
-    descriptor = getattr(atomic, "descriptor", None)
-    if (kind := getattr(descriptor, "original_name", "")) != "DescrptSeA":
-        lacks = f"of class {source.class_name}, which has no descriptor of its own"
-        raise Failure(
-            f"'{source.path}' is a model of DeePMD-kit "
-            f"{f'with a descriptor of class {kind}' if kind else lacks}; only those with a "
-            "descriptor of type se_e2_a can be converted"
-        )
+    kind = getattr(getattr(atomic, "descriptor", None), "original_name", "")
+    if kind != "DescrptSeA":
+        return _by_edges(source, model, kind)
     reader = _Reader(source.path, atomic)
     slots = [f"{n} {symbol}" for n, symbol in zip(reader.sel, reader.type_map, strict=True)]
     return Foreign(
         family="DeePMD-kit, se_e2_a",
         module=reader.model(),
-        evaluate=lambda atoms: _evaluate(model, atoms),
+        evaluate=lambda atoms: _evaluate(model, reader.type_map, atoms),
         single=any(parameter.dtype == torch.float32 for parameter in model.parameters()),
         notes={"slots": ", ".join(slots)},
     )
 
 
-def _evaluate(model: Any, atoms: Atoms) -> Numbers:
-    types = [model.atomic_model.type_map.index(symbol) for symbol in atoms.symbols]
+def _by_edges(source: Source, model: Any, kind: str) -> Foreign:
+    """A model that is evaluated by its own code."""
+    what = f"'{source.path}' is a model of DeePMD-kit"
+    if not hasattr(model, "has_message_passing"):
+        raise Failure(f"{what} of class {source.class_name}, which does not say what it sees")
+    gives = [name for name in model.model_output_type() if name != "mask"]
+    if gives != ["energy"]:
+        raise Failure(f"{what} that gives {', '.join(gives)}, expected energy")
+    if model.has_message_passing():
+        raise Failure(
+            f"{what} with a descriptor of class {kind}, which passes messages; its own pair style "
+            "deepmd runs it, and those with se_e2_a, se_atten (DPA-1) or others that see the "
+            "neighbors of an atom alone can be converted"
+        )
+    for name in ("fparam", "aparam"):
+        if getattr(model, f"get_dim_{name}")() > 0:
+            raise Failure(f"{what} with {name}, which the model contract does not have")
+    if any(map(_depends_on_order, model.modules())):
+        raise Failure(
+            f"{what} with se_atten and set_davg_zero false. Its energies depend on the order of "
+            "atoms: empty places among neighbors count with the type of the first one. Train it "
+            "with set_davg_zero, or with a stripped and smooth type embedding"
+        )
+    type_map = list(model.get_type_map())
+    elements = [atomic_numbers.get(symbol, 0) for symbol in type_map]
+    if min(elements) < 1:
+        raise Failure(
+            f"{what} whose type_map holds {', '.join(map(repr, type_map))}, expected chemical "
+            "symbols"
+        )
+    edges = DeepmdEdges(model, elements)
+    return Foreign(
+        family=f"DeePMD-kit, {kind or 'several models'}",
+        module=edges,
+        evaluate=lambda atoms: _evaluate(model, type_map, atoms),
+        single=any(parameter.dtype == torch.float32 for parameter in model.parameters()),
+        notes={"neighbors": f"at most {' and '.join(map(str, edges.sel))}"},
+    )
+
+
+def _depends_on_order(block: Any) -> bool:
+    """Whether se_atten counts empty places (findings/deepmd_se_atten_order_of_atoms.sh)."""
+    if getattr(block, "original_name", "") != "DescrptBlockSeAtten" or not block.mean.any():
+        return False
+    return not (block.tebd_input_mode == "strip" and block.smooth)
+
+
+def _evaluate(model: Any, type_map: list[str], atoms: Atoms) -> Numbers:
+    types = [type_map.index(symbol) for symbol in atoms.symbols]
     with torch.jit.optimized_execution(False):
         results = model(torch.from_numpy(atoms.positions)[None], torch.tensor([types]), None)
     return Numbers.from_tensors(results["atom_energy"], results["force"][0])
