@@ -521,11 +521,11 @@ class GatedLayer(_Layer):
     def _messages(self, paths: list[Path]) -> dict[str, Array]:
         k, ke, found = self.channels, self.edge_channels, {}
         factors = self._factors()
-        behind = self._linear(self.block.linear_2, self.largest, self.largest)
+        mixing = self._linear(self.block.linear_2, self.largest, self.largest)
         for degree in range(self.largest + 1):
             mixed = self._rows(self.block.linear_1, paths, degree)
             found[f"message.{degree}"] = self._before_gates(mixed, degree)[None]
-            found[f"gate.mix.{degree}"] = behind[degree] * factors[degree]
+            found[f"gate.mix.{degree}"] = mixing[degree] * factors[degree]
             if degree <= self.degree:
                 own = self.block.linear_res(self._units(degree, self.edge_degree, ke))
                 found[f"gate.own.{degree}"] = self._before_gates(own, degree)
