@@ -145,6 +145,8 @@ class Case:
     ranks: int = 1
     threads: int = 1
     padded: bool = False  # a file that evaluates empty slots
+    may_fail: bool = False  # as the GPU may have too little memory for it
+    failed: str = ""  # what lmp said then
     rates: list[float] = field(default_factory=list)  # katom-step/s
     kilobytes: list[int] = field(default_factory=list)  # resident size of lmp after the run
     phases: dict[str, float] = field(default_factory=dict)  # share of the time, %
@@ -194,6 +196,21 @@ class Case:
             )
         cells = round((self.atoms / 4) ** (1 / 3))
         return MELT.format(cells=cells, style=style, steps=steps, warm=warm)
+
+    def attempt(self, folder: Path, seconds: float, programs: Programs) -> None:
+        """Run once; one that may fail is not run again after it has.
+
+        Raises:
+            Failure: lmp fails at one that may not.
+        """
+        if self.failed:
+            return
+        try:
+            self.run(folder, seconds, programs)
+        except Failure as failure:
+            if not self.may_fail:
+                raise
+            self.failed = str(failure).strip().splitlines()[-1]
 
     def run(self, folder: Path, seconds: float, programs: Programs) -> None:
         """Run once, about as long as asked for, and keep what it measured.
@@ -338,7 +355,10 @@ def gpu_cases(quick: bool) -> list[Case]:
     for system in MACE:
         chosen += [Case(system, n, MIXED + GPU) for n in (96, 3072, 24576, 196608)]
         chosen += [Case(system, n, DOUBLE + GPU) for n in (96, 3072)]
-        chosen += [Case(system, n, "engine torchscript" + GPU) for n in (96, 3072)]
+        chosen += [
+            Case(system, n, "engine torchscript" + GPU, may_fail=True)
+            for n in (96, 3072, 24576, 196608)
+        ]
     return chosen
 
 
@@ -565,8 +585,11 @@ def bench(options: Choice) -> Measured:
         quiet = not screen.is_terminal
         for case in track(turns, "timing", console=screen, transient=True, disable=quiet):
             if options.limit is None or time.monotonic() - began < options.limit:
-                case.run(folder, options.seconds, programs)
-    left_out = [case for case in done if not case.rates]
+                case.attempt(folder, options.seconds, programs)
+    for case in done:
+        if case.failed:
+            screen.print(f"{case.system}, {case.atoms} atoms, {case.engine}: {case.failed}")
+    left_out = [case for case in done if not case.rates and not case.failed]
     if left_out:
         screen.print(f"{len(left_out)} of {len(done)} cases did not fit into {options.limit:g} s")
     done = [case for case in done if case.rates]

@@ -13,10 +13,13 @@ from ase.io import read
 from harness import TIMEOUT, python
 from mace_oracle import Shape, save
 from pwmlff import devices
+from pwmlff.launch import mpirun, program
+from pwmlff.report import Failure
 from standard_cases import (
     MACE,
     Case,
     Choice,
+    Programs,
     cases,
     gpu_ratios,
     kernel_times,
@@ -93,6 +96,17 @@ def test_models_of_mace(tmp_path):
     assert found[0].read_bytes() == found[1].read_bytes()
     assert len(read(folder / "hfo2-3072.data", format="lammps-data")) == 3072
     assert sides(3072) == (4, 8, 8)
+
+
+def test_a_case_may_fail(tmp_path):
+    """What a GPU has no memory for is said; what may not fail ends all."""
+    programs = Programs(program.find(None), mpirun.find(None))
+    prepare(tmp_path, {96}, set())
+    case = Case("HfO2", 96, "engine steam", may_fail=True)
+    case.attempt(tmp_path, 0.05, programs)
+    assert "steam" in case.failed and not case.rates
+    with pytest.raises(Failure, match="steam"):
+        Case("HfO2", 96, "engine steam").attempt(tmp_path, 0.05, programs)
 
 
 def test_kernel_times(tmp_path):
