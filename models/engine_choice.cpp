@@ -5,6 +5,7 @@
 #include "fused_model.h"
 #include "placement/device_mapping.h"
 
+#include <algorithm>
 #include <limits>
 #include <stdexcept>
 #include <utility>
@@ -36,7 +37,8 @@ std::vector<EngineChoice::Candidate> EngineChoice::fused_candidates(
   std::vector<Candidate> result;
   std::vector<std::string> precisions = {options.precision};
   if (options.precision == "mixed") precisions.emplace_back("double");
-  const bool gpu = options.gpu != pwmlff::CPU || !gpu_stand_in().empty();
+  const bool gpu = (options.gpu != pwmlff::CPU || !gpu_stand_in().empty()) &&
+                   (!network || network->info().has_gpu_code);
   const bool tables = !network || network->info().has_tables;
   for (const std::string &precision : precisions) {
     const std::string suffix = precisions.size() > 1 ? ", precision " + precision : "";
@@ -73,13 +75,15 @@ void EngineChoice::select_species(const std::vector<bool> &present)
   expected_.reset();
   original->select_species(present);
   const std::vector<Candidate> faster = candidates(present);
+  // What stands in for a GPU runs no TorchScript.
+  const bool takes_original = options.gpu != pwmlff::CPU && options.engine != Engine::fused;
+  const bool has_gpu_code = std::ranges::any_of(faster, &Candidate::on_gpu);
   for (const Candidate &candidate : faster)
     if (candidate.on_gpu) attempt(candidate, present);
+  if (takes_original && !has_gpu_code) attempt_original_on_gpu(present);
   for (const Candidate &candidate : faster)
     if (!candidate.on_gpu && candidate.fused && !options.gpu_demanded) attempt(candidate, present);
-  // What stands in for a GPU runs no TorchScript.
-  if (options.gpu != pwmlff::CPU && options.engine != Engine::fused)
-    attempt_original_on_gpu(present);
+  if (takes_original && has_gpu_code) attempt_original_on_gpu(present);
   if (!active && options.gpu_demanded)
     throw std::runtime_error(
         "model file " + in_quotes(info_.file) + " cannot run on a GPU: " +

@@ -25,7 +25,8 @@ class FusedModel : public Model {
   bool on_gpu() const override;
   Needs needs() const override
   {
-    return {info_.cutoff, 0, -1, fused->device(), fused->exchange_width()};
+    return {
+        info_.cutoff, 0, -1, fused->device(), fused->exchange_width(), fused->exchanges_single()};
   }
   bool has_atom_virial() const override { return true; }
   bool has_grade() const override { return fused->has_grade(); }

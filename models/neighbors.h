@@ -63,8 +63,9 @@ struct Needs {
   int max_neighbor = 0;    // slots for each species; 0 where it takes none
   int hops = -1;           // how far from a center edges start; -1: none
   std::shared_ptr<pwmlff::Device>
-      device;                // where it takes the list, which it finds there; or null
-  int exchange_width = 0;    // numbers of a row that go between rows at a time; 0: none do
+      device;                       // where it takes the list, which it finds there; or null
+  int exchange_width = 0;           // numbers of a row that go between rows at a time; 0: none do
+  bool exchanges_single = false;    // they are of float32
 };
 
 /// The candidates for neighbors of this rank's centers: all pairs within the cutoff plus the skin,

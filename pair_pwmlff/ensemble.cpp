@@ -158,10 +158,10 @@ void require_one_exchange(LAMMPS *lmp, const Ensemble &models)
 {
   for (const auto &model : models) {
     const Needs needs = model->needs();
-    const std::array<int, 2> mine = {needs.exchange_width, needs.hops};
-    std::array<int, 2> least{}, most{};
-    MPI_Allreduce(mine.data(), least.data(), 2, MPI_INT, MPI_MIN, lmp->world);
-    MPI_Allreduce(mine.data(), most.data(), 2, MPI_INT, MPI_MAX, lmp->world);
+    const std::array<int, 3> mine = {needs.exchange_width, needs.hops, needs.exchanges_single};
+    std::array<int, 3> least{}, most{};
+    MPI_Allreduce(mine.data(), least.data(), 3, MPI_INT, MPI_MIN, lmp->world);
+    MPI_Allreduce(mine.data(), most.data(), 3, MPI_INT, MPI_MAX, lmp->world);
     if (most[0] == 0 || least == most) continue;
     std::string engines;
     for (const std::string &one : gathered(lmp->world, model->engine()))

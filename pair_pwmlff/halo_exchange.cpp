@@ -33,26 +33,41 @@ void HaloExchange::take(const std::vector<int> &atom)
   packer.take(std::move(row));
 }
 
-template <class Communicate>
-void HaloExchange::communicate(const pwmlff::ExchangedRows &rows, const Communicate &work)
-{
-  active_rows = &rows;
-  // Where LAMMPS has buffers on a GPU, it asks a style that works there to fill them there.
-  const bool there = rows.device && kokkos && kokkos->gpu() == rows.device->gpu();
-  const ExecutionSpace before = std::exchange(pair->execution_space, there ? Device : Host);
-  work(static_cast<int>(pwmlff::RowPacker::buffer_width(rows)));
-  pair->execution_space = before;
-  active_rows = nullptr;
-}
+/// While it is there LAMMPS asks for these rows, and where KOKKOS has buffers on their GPU, there.
+class HaloExchange::Active {
+ public:
+  Active(HaloExchange &halo, const pwmlff::ExchangedRows &rows) :
+      halo(halo), space(halo.pair->execution_space)
+  {
+    const bool there = rows.device && halo.kokkos && halo.kokkos->gpu() == rows.device->gpu();
+    halo.active_rows = &rows;
+    halo.pair->execution_space = there ? Device : Host;
+    halo.pair->reverse_comm_device = there;
+  }
+  ~Active()
+  {
+    halo.active_rows = nullptr;
+    halo.pair->execution_space = space;
+    halo.pair->reverse_comm_device = 0;    // nothing else that goes back is there
+  }
+  Active(const Active &) = delete;
+  Active &operator=(const Active &) = delete;
+
+ private:
+  HaloExchange &halo;
+  const ExecutionSpace space;
+};
 
 void HaloExchange::forward(const pwmlff::ExchangedRows &rows)
 {
-  communicate(rows, [&](int width) { comm->forward_comm(pair, width); });
+  const Active active(*this, rows);
+  comm->forward_comm(pair, static_cast<int>(pwmlff::RowPacker::buffer_width(rows)));
 }
 
 void HaloExchange::reverse(const pwmlff::ExchangedRows &rows)
 {
-  communicate(rows, [&](int width) { comm->reverse_comm(pair, width); });
+  const Active active(*this, rows);
+  comm->reverse_comm(pair, static_cast<int>(pwmlff::RowPacker::buffer_width(rows)));
 }
 
 int HaloExchange::move(pwmlff::RowMove move, const pwmlff::AtomsToMove &atoms, double *buffer)

@@ -46,8 +46,7 @@ class HaloExchange : public pwmlff::RowExchange, private LAMMPS_NS::Pointers {
   int move_there(pwmlff::RowMove move, const pwmlff::AtomsToMove &atoms, double *buffer);
 
  private:
-  template <class Communicate>
-  void communicate(const pwmlff::ExchangedRows &rows, const Communicate &work);
+  class Active;
 
   LAMMPS_NS::Pair *pair;
   const KokkosAtoms *kokkos = nullptr;

@@ -74,7 +74,6 @@ class Atoms : public KokkosAtoms {
   void announce(Pair *pair) const override
   {
     pair->kokkosable = 1;
-    pair->reverse_comm_device = 1;
     pair->datamask_read = ALL_BUT_VELOCITIES;
     pair->datamask_modify = F_MASK | ENERGY_MASK | VIRIAL_MASK;
   }
@@ -145,6 +144,11 @@ class Atoms : public KokkosAtoms {
   std::vector<const int *> first;           // [nlocal + nghost] neighbors of an atom
 };
 
+/// A buffer of KOKKOS, which releases of LAMMPS call by different names.
+template <class Result, class Base, class A, class B, class Buffer>
+Buffer last_of(Result (Base::*)(A, B, Buffer));
+using Buffer = std::remove_reference_t<decltype(last_of(&KokkosBase::unpack_forward_comm_kokkos))>;
+
 template <class Views> auto *on_device(const Views &views)
 {
   return views.template view<LMPDeviceType>().data();
@@ -155,27 +159,26 @@ class PairPWMLFFKokkos : public PairPWMLFF, public KokkosBase {
  public:
   using PairPWMLFF::PairPWMLFF;
 
-  int pack_forward_comm_kokkos(int n, DAT::tdual_int_1d list, DAT::tdual_xfloat_1d &buffer,
-                               int /*pbc_flag*/, int * /*pbc*/) override
+  int pack_forward_comm_kokkos(int n, DAT::tdual_int_1d list, Buffer &buffer, int /*pbc_flag*/,
+                               int * /*pbc*/) override
   {
     return move(pwmlff::RowMove::pack, {on_device(list), 0, n}, buffer);
   }
-  void unpack_forward_comm_kokkos(int n, int first, DAT::tdual_xfloat_1d &buffer) override
+  void unpack_forward_comm_kokkos(int n, int first, Buffer &buffer) override
   {
     move(pwmlff::RowMove::set, {nullptr, first, n}, buffer);
   }
-  int pack_reverse_comm_kokkos(int n, int first, DAT::tdual_xfloat_1d &buffer) override
+  int pack_reverse_comm_kokkos(int n, int first, Buffer &buffer) override
   {
     return move(pwmlff::RowMove::pack, {nullptr, first, n}, buffer);
   }
-  void unpack_reverse_comm_kokkos(int n, DAT::tdual_int_1d list,
-                                  DAT::tdual_xfloat_1d &buffer) override
+  void unpack_reverse_comm_kokkos(int n, DAT::tdual_int_1d list, Buffer &buffer) override
   {
     move(pwmlff::RowMove::add, {on_device(list), 0, n}, buffer);
   }
 
  private:
-  int move(pwmlff::RowMove move, const pwmlff::AtomsToMove &atoms, DAT::tdual_xfloat_1d &buffer)
+  int move(pwmlff::RowMove move, const pwmlff::AtomsToMove &atoms, Buffer &buffer)
   {
     return halo.move_there(move, atoms, on_device(buffer));
   }

@@ -25,6 +25,7 @@
 #include <stdexcept>
 #include <string>
 #include <utility>
+#include <variant>
 #include <vector>
 
 namespace pwmlff {
@@ -34,24 +35,13 @@ class GpuNeighbors;
 
 /// Numbers [nrows, width] of somebody else.
 struct ExchangedRows {
-  ExchangedRows(double *rows, std::size_t width, std::shared_ptr<Device> device = nullptr) :
-      doubles(rows), width(width), device(std::move(device))
-  {
-  }
-  ExchangedRows(float *rows, std::size_t width, std::shared_ptr<Device> device = nullptr) :
-      floats(rows), width(width), device(std::move(device))
+  template <class T>
+  ExchangedRows(T *rows, std::size_t width, std::shared_ptr<Device> device = nullptr) :
+      rows(rows), width(width), device(std::move(device))
   {
   }
 
-  /// Call work with the pointer to the numbers.
-  template <class Work> void visit(const Work &work) const
-  {
-    if (doubles) work(doubles);
-    else work(floats);
-  }
-
-  double *doubles = nullptr;    // one of the two
-  float *floats = nullptr;
+  std::variant<double *, float *> rows;
   std::size_t width;
   std::shared_ptr<Device> device;    // in whose memory they are; null: in that of the host
 };
@@ -218,6 +208,8 @@ class PWMLFF_KERNELS_API FusedEngine {
   const std::array<double, 2> &table_error() const { return table_error_; }
   /// Numbers of a row that go through Input::exchange at a time, at most; 0 where none do.
   int exchange_width() const { return exchange_width_; }
+  /// Whether these are of float32. Ranks that differ in it do not understand each other.
+  bool exchanges_single() const { return exchanges_single_; }
   /// Whether the model says how far atoms are from its training data.
   bool has_grade() const { return has_grade_; }
   /// Whether atoms have charges. Their energies depend on all atoms of the box, so all ranks
@@ -234,6 +226,7 @@ class PWMLFF_KERNELS_API FusedEngine {
   std::array<double, 2> table_error_{};
   bool has_grade_ = false, has_charges_ = false;
   int exchange_width_ = 0;
+  bool exchanges_single_ = false;
 };
 
 /// A center with more neighbors of one species within the cutoff than a model has slots.

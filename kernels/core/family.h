@@ -42,6 +42,7 @@ struct NetworkInfo {
   std::vector<int> slots;            // [nspecies] most neighbors of each; empty without a limit
   bool takes_temperature = false;    // Input::temperature
   bool has_tables = true;            // in precision double, which exact has not
+  bool has_gpu_code = true;          // engines take EngineSettings::device
   double screening = 0.0;    // alpha of Ewald's sum of its charges, 1/angstrom; 0: it has none
   // Of a family with files of its own.
   std::size_t nparameters = 0;

@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <utility>
+#include <variant>
 #include <vector>
 
 namespace pwmlff {
@@ -36,10 +37,11 @@ class Images : public RowExchange {
  private:
   template <class Work> void for_images(const ExchangedRows &rows, const Work &work) const
   {
-    rows.visit([&](auto *values) {
+    const auto of_type = [&](auto *values) {
       for (std::size_t r = ncenters; r < home.size(); ++r)
         work(values + home[r] * rows.width, values + r * rows.width, rows.width);
-    });
+    };
+    std::visit(of_type, rows.rows);
   }
 
   const std::vector<int> home;

@@ -31,7 +31,8 @@ std::unique_ptr<FileCode> EdgeRounds::copy_to(c10::Device device) const
 
 Needs EdgeRounds::needs() const
 {
-  return {info_.cutoff, 0, 0, nullptr, static_cast<int>(*std::ranges::max_element(widths))};
+  return {info_.cutoff,        0, 0, nullptr, static_cast<int>(*std::ranges::max_element(widths)),
+          type() == at::kFloat};
 }
 
 const Evaluation &EdgeRounds::evaluate(const Input &of_all)

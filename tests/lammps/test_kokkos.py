@@ -77,6 +77,10 @@ CASES = {
         "pair_coeff * * O Hf\ncompute d all pair pwmlff\n"
         "fix d all ave/time 10 1 10 c_d[*] file d.txt\n"
     ),
+    "ensemble of MACE, rows from device to device": Case(
+        MACE.replace("m.pt", "m.pt n.pt out_freq 10"),
+        package=" -pk kokkos comm/pair/forward device comm/pair/reverse device",
+    ),
     "mean": Case("pair_style matpl 2 1.pt 2.pt drive mean out_freq 20\npair_coeff * * 8 72\n"),
     "Monte Carlo": Case(
         DP, f"{NVE}fix 2 all gcmc 5 3 3 1 291 900.0 -3.0 0.2 full_energy\nrun 40\n", False
@@ -120,7 +124,9 @@ def folder(request, tmp_path: Path, monkeypatch) -> Lammps:
         lammps.save(BINARY.model(seed=seed, isotropic=True), f"{seed}.pt")
     (lammps.folder / "a.txt").write_bytes(random_text(HEADS["nep5"], 0))
     (lammps.folder / "b.txt").write_bytes(random_text(CHARGED["charge 1"], 0))
-    save_mace(lammps.folder / "m.pt", Shape(leaving=(0, 2, 0), residual=(True, False, True)))
+    for seed, name in enumerate("mn"):
+        shape = Shape(leaving=(0, 2, 0), residual=(True, False, True))
+        save_mace(lammps.folder / f"{name}.pt", shape, seed)
     lammps.data(crystal(2), [8, 72])
     return lammps
 

@@ -83,6 +83,27 @@ def test_damaged_arrays(tmp_path: Path, what: str):
         choose(path, "fused")
 
 
+#: The same of one with gates.
+DAMAGED_GATES = {
+    "norm": ("layer0.density.norm.0", "layer0.density.norm.1", "norms of some of its matrices"),
+    "bias": ("layer0.radial.bias.1", "layer0.radial.bias.7", "biases or norms of some"),
+    "gate": ("layer1.gate.z.2", "layer1.gate.y.2", "gate.z.2 is missing"),
+    "own": ("layer1.gate.own.1", "layer1.gate.own.9", "gate.own.1 is missing"),
+    "density": ("layer0.density.0", "layer0.density.7", "divisor is there without a density"),
+}
+
+
+@pytest.mark.parametrize("what", DAMAGED_GATES)
+def test_damaged_gates(tmp_path: Path, what: str):
+    path, shape = tmp_path / "model.pt", Shape(gates=True, density=True, edge_channels=3)
+    before, after, said = DAMAGED_GATES[what]
+    arrays = random_arrays(shape)
+    arrays[after] = arrays.pop(before)
+    save(path, shape, text=written("mace", arrays))
+    with pytest.raises(Failure, match=said):
+        choose(path, "fused")
+
+
 @pytest.mark.parametrize("name", ["embedding", "layer1.coupling.3", "layer1.contraction.0.terms.2"])
 def test_arrays_of_another_model(tmp_path: Path, name: str):
     """Where they are sound, but do not belong to the code, the first evaluation finds it."""

@@ -17,6 +17,8 @@ int Program::nphases() const { return 1; }
 void Program::begin(const BlockPlan &) {}
 Exchange Program::before(int) { return {}; }
 int Program::exchange_width() const { return 0; }
+
+bool Program::exchanges_single() const { return false; }
 bool Program::has_charges() const { return false; }
 
 namespace {
@@ -178,6 +180,7 @@ CpuEngine::CpuEngine(std::unique_ptr<Program> program, std::vector<bool> present
 {
   table_bytes_ = driver.program().table_bytes();
   exchange_width_ = driver.program().exchange_width();
+  exchanges_single_ = driver.program().exchanges_single();
   has_charges_ = driver.program().has_charges();
 }
 

@@ -91,6 +91,8 @@ class PWMLFF_KERNELS_API Program {
   /// The largest width of an exchange of rows, at least 1 where there is one of another kind; 0
   /// where there is none.
   virtual int exchange_width() const;
+  /// Whether its rows are of float32.
+  virtual bool exchanges_single() const;
   /// FusedEngine::has_charges().
   virtual bool has_charges() const;
 };

@@ -6,12 +6,13 @@
 #include <cstdint>
 #include <type_traits>
 #include <utility>
+#include <variant>
 
 namespace pwmlff {
 
 std::size_t RowPacker::buffer_width(const ExchangedRows &rows)
 {
-  const std::size_t size = rows.doubles ? sizeof(double) : sizeof(float);
+  const std::size_t size = rows.rows.index() == 0 ? sizeof(double) : sizeof(float);
   return (rows.width * size + sizeof(double) - 1) / sizeof(double);
 }
 
@@ -34,13 +35,14 @@ template <class Work>
 static void with_kernel(RowMove move, const ExchangedRows &rows, const AtomsToMove &atoms,
                         const int *row_of_atom, double *buffer, const Work &work)
 {
-  rows.visit([&](auto *values) {
+  const auto of_type = [&](auto *values) {
     using T = std::remove_pointer_t<decltype(values)>;
     const std::size_t buffer_width = RowPacker::buffer_width(rows) * (sizeof(double) / sizeof(T));
     work(MoveRows<T>{move, row_of_atom, atoms.atoms, atoms.first,
                      static_cast<std::int64_t>(rows.width), static_cast<std::int64_t>(buffer_width),
                      values, reinterpret_cast<T *>(buffer)});
-  });
+  };
+  std::visit(of_type, rows.rows);
 }
 
 void RowPacker::move(RowMove move, const ExchangedRows &rows, const AtomsToMove &atoms,

@@ -50,6 +50,7 @@ class AceFamilyNetwork : public Network {
     NetworkInfo result;
     result.atom_type = network.atom_type;
     result.cutoff = network.cutoff();
+    result.has_gpu_code = false;
     result.has_tables = false;    // exact is the same: tables are part of the model
     result.nparameters = network.chemical.size();
     for (const AceBond &bond : network.bonds) result.nparameters += bond.crad.size();

@@ -45,6 +45,7 @@ class MaceFamilyNetwork : public Network {
     NetworkInfo result;
     result.atom_type = network->atom_type;
     result.cutoff = network->cutoff;
+    result.has_gpu_code = network->is_plain();
     return result;
   }
   std::unique_ptr<FusedEngine> engine(const EngineSettings &settings) const override

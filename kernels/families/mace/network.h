@@ -18,7 +18,8 @@
 //                                                            orders 1 to 3 (symmetric contraction)
 //   h'_i  = product B + skip[species] h_i                    the second where the layer has it
 //   E_i  += readout(h')                                      of degree 0: linear, or with one
-//                                                            hidden layer of silu
+//                                                            hidden layer of silu, or two, of
+//                                                            which the second has a bias
 //
 // A layer with gates has in the place of m_L
 //
@@ -187,9 +188,9 @@ struct MaceNetwork {
   {
     return std::ranges::all_of(layers, [&](const MaceLayer &layer) {
       return !layer.gates && layer.edge_channels() == channels && layer.radial.is_plain() &&
-             layer.density.is_plain() && layer.readout_mid.values.empty() &&
-             layer.divisor[0] == 1.0 && layer.divisor[1] == 1.0 &&
-             (layer.skip.empty() || layer.skips == nspecies());
+             layer.density.is_plain() && layer.density.weights.size() <= 1 &&
+             layer.readout_mid.values.empty() && layer.divisor[0] == 1.0 &&
+             layer.divisor[1] == 1.0 && (layer.skip.empty() || layer.skips == nspecies());
     });
   }
 };

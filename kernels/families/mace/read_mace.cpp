@@ -108,10 +108,16 @@ class LayerReader {
     for (int n = 0; has(numbered(name, n)); ++n) {
       net.weights.push_back(matrix(get(numbered(name, n), {in, -1})));
       in = net.weights.back().columns;
-      if (has(numbered(name + ".bias", n)))
-        net.bias.push_back(get(numbered(name + ".bias", n), {in}).values);
-      if (has(numbered(name + ".norm", n)))
-        net.norm.push_back(get(numbered(name + ".norm", n), {2, in}).values);
+      const auto n_before = static_cast<std::size_t>(n);
+      for (const bool is_norm : {false, true}) {
+        auto &arrays_of = is_norm ? net.norm : net.bias;
+        const std::string part = numbered(name + (is_norm ? ".norm" : ".bias"), n);
+        if (!has(part)) continue;
+        if (arrays_of.size() != n_before)
+          fail(prefix + name + " has biases or norms of some of its matrices alone");
+        if (is_norm) arrays_of.push_back(get(part, {2, in}).values);
+        else arrays_of.push_back(get(part, {in}).values);
+      }
     }
     if (net.empty() || in != columns)
       fail(prefix + name + " ends with " + std::to_string(in) + " numbers, expected " +
@@ -151,6 +157,7 @@ class LayerReader {
       layer.density = read_net("density", 1);
     }
     if (has("divisor")) {
+      if (layer.density.empty()) fail(prefix + "divisor is there without a density");
       const Array &divisor = get("divisor", {2});
       std::copy_n(divisor.values.begin(), 2, layer.divisor);
     }

@@ -46,10 +46,11 @@ def convert(
 
     Says what the file is and proves what it writes against the code of the original; that program
     need not be installed. MatPL, PWMLFF: the .ckpt of a training of a DP, or of a NEP, which
-    becomes a nep5.txt. DeePMD-kit: a frozen .pth with descriptor se_e2_a. MACE: -lammps.pt. NequIP,
-    Allegro: .nequip.pth. SevenNet: deployed_serial.pt. With the commands of MACE, NequIP or
-    SevenNet on the PATH also a .model, a .nequip.zip, a .ckpt and a checkpoint .pth. With a Python
-    that has chgnet on the PATH, a .pth.tar of CHGNet. A file that needs none of this is copied.
+    becomes a nep5.txt. DeePMD-kit: a frozen .pth of se_e2_a, se_atten (DPA-1) or another local
+    one. MACE: -lammps.pt. NequIP, Allegro: .nequip.pth. SevenNet: deployed_serial.pt. With the
+    commands of MACE, NequIP or SevenNet on the PATH also a .model, a .nequip.zip, a .ckpt and a
+    checkpoint .pth. With a Python that has chgnet on the PATH, a .pth.tar of CHGNet. A file that
+    needs none of this is copied.
 
     Example: pwmlff convert graph.pth -o a.pt
     """

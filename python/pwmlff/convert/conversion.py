@@ -18,6 +18,7 @@ from ase.data import chemical_symbols
 from rich.console import RenderableType
 
 from pwmlff.convert import chgnet, deepmd, mace, matpl, nequip, programs, sevennet
+from pwmlff.convert.deepmd_edges import NO_ROOM
 from pwmlff.convert.foreign import (
     UNEXPECTED,
     Choices,
@@ -113,11 +114,11 @@ def convert(
         path: a model file that keeps a contract of this project already, which is copied; a
             checkpoint of MatPL or PWMLFF (.ckpt), of which that of a NEP becomes a nep5.txt; one of
             CHGNet (.pth.tar), where a Python with CHGNet is on the PATH; a frozen model of
-            DeePMD-kit (.pth, se_e2_a); a MACE model for LAMMPS (-lammps.pt); a compiled or deployed
-            model of NequIP or Allegro (.nequip.pth, .pth); a deployed one of SevenNet (.pt); with
-            `compiled` a file of kind EDGE, too. Where the commands of MACE, NequIP and SevenNet are
-            on the PATH: a model that MACE pickled (.model), or a package or checkpoint of NequIP or
-            SevenNet. These run the code in the file.
+            DeePMD-kit (.pth) that passes no messages; a MACE model for LAMMPS (-lammps.pt); a
+            compiled or deployed model of NequIP or Allegro (.nequip.pth, .pth); a deployed one of
+            SevenNet (.pt); with `compiled` a file of kind EDGE, too. Where the commands of MACE,
+            NequIP and SevenNet are on the PATH: a model that MACE pickled (.model), or a package or
+            checkpoint of NequIP or SevenNet. These run the code in the file.
         output: the file to write, as a whole or not at all.
         compiled: add machine code of a model of kind EDGE, for this torch and CPUs like this one.
         head: of a pickled MACE model that has several, or the modality of such a checkpoint of
@@ -265,16 +266,21 @@ def _record(draft: Path, chosen: Choice) -> dict[str, str]:
 
 
 def _speeds(source: str, chosen: Choice, scripted: Choice | None) -> dict[str, str]:
-    """What an evaluation of a crystal takes; empty where the model takes no crystal."""
+    """What an evaluation of a crystal takes; empty where the model takes none like that."""
     atoms, neighbors = crystal(chosen.info.cutoff, chosen.info.atom_type, chosen.info.limit)
     if not len(atoms):
         return {}
-    with torch_threads(1), archive.time_limit(f"'{source}': its forward on a crystal"):
-        times = [
-            min(timeit.repeat(partial(choice.engine, atoms), number=1, repeat=EVALUATIONS))
-            for choice in (chosen, scripted)
-            if choice
-        ]
+    try:
+        with torch_threads(1), archive.time_limit(f"'{source}': its forward on a crystal"):
+            times = [
+                min(timeit.repeat(partial(choice.engine, atoms), number=1, repeat=EVALUATIONS))
+                for choice in (chosen, scripted)
+                if choice
+            ]
+    except ValueError as error:
+        if NO_ROOM not in str(error):
+            raise
+        return {"speed": f"not measured with {neighbors} neighbors: {last_line(error)}"}
     system = f"{len(atoms)} atoms with {neighbors} neighbors each, on one thread"
     text = f"{1e3 * times[0]:.3g} ms for {system}"
     return {"speed": text + "".join(f"; {1e3 * time:.3g} ms as TorchScript" for time in times[1:])}

@@ -89,7 +89,7 @@ def read(source: Source) -> Foreign | None:
 def _by_edges(source: Source, model: Any, kind: str) -> Foreign:
     """A model that is evaluated by its own code."""
     what = f"'{source.path}' is a model of DeePMD-kit"
-    if not hasattr(model, "has_message_passing"):
+    if not (hasattr(model, "has_message_passing") and hasattr(model, "atomic_model")):
         raise Failure(f"{what} of class {source.class_name}, which does not say what it sees")
     gives = [name for name in model.model_output_type() if name != "mask"]
     if gives != ["energy"]:
@@ -122,7 +122,7 @@ def _by_edges(source: Source, model: Any, kind: str) -> Foreign:
         module=edges,
         evaluate=lambda atoms: _evaluate(model, type_map, atoms),
         single=any(parameter.dtype == torch.float32 for parameter in model.parameters()),
-        notes={"neighbors": f"at most {' and '.join(map(str, edges.sel))}"},
+        notes={"neighbors": f"at most {' and '.join(map(str, model.get_sel()))}"},
     )
 
 

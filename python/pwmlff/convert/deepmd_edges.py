@@ -7,10 +7,15 @@ doi:10.1021/acs.jctc.5c00340 (DeePMD-kit v3).
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import torch
 from torch import Tensor, nn
+
+NO_ROOM = "an atom has more neighbors than sel of this DeePMD-kit model has room for"
+#: Up to a distance, angstrom, of a type, or -1 for all: most neighbors.
+Room = tuple[float, int, int]
 
 
 class DeepmdEdges(nn.Module):
@@ -21,23 +26,23 @@ class DeepmdEdges(nn.Module):
         elements: atomic numbers, in the order of its types.
     """
 
-    __constants__ = ("sorts", "by_type")
+    __constants__ = ("no_room", "sorts")
 
     def __init__(self, model: Any, elements: list[int]) -> None:
         super().__init__()
         self.model = model
         self.model_type, self.atom_type = "EDGE", elements
         self.cutoff = self.interaction_range = float(model.get_rcut())
-        #: How many neighbors there is room for: of each type, or in all.
-        self.sel = [int(n) for n in model.get_sel()]
-        self.by_type = not model.mixed_types()
+        self.no_room = NO_ROOM
         self.sorts = bool(model.need_sorted_nlist_for_lower())
+        #: Of the model and each part of it that has a list of its own.
+        self.rooms = torch.jit.Attribute(list(dict.fromkeys(_rooms(model))), list[Room])
 
     def forward(self, edge_vec: Tensor, edge_index: Tensor, types: Tensor, nlocal: int) -> Tensor:
         """Energies of atoms [nlocal], as the model contract has it."""
         center, neighbor = edge_index[0], types[edge_index[1]]
+        self.require_room(edge_vec, center, neighbor)
         count = torch.bincount(center, minlength=nlocal)
-        self.require_room(center, neighbor, count)
         most = int(count.max()) if center.size(0) > 0 else 0
         place = 1 + torch.arange(center.size(0), device=center.device)
         place = place - (count.cumsum(0) - count)[center]  # 1 .. most, behind the center
@@ -53,14 +58,23 @@ class DeepmdEdges(nn.Module):
         energies: Tensor = found["energy"]
         return energies.reshape(nlocal).to(edge_vec.dtype)
 
-    def require_room(self, center: Tensor, neighbor: Tensor, count: Tensor) -> None:
+    def require_room(self, edge_vec: Tensor, center: Tensor, neighbor: Tensor) -> None:
         """Neighbors beyond `sel` would be left out, and energies jump."""
-        if self.by_type:
-            for k, most in enumerate(self.sel):
-                of_type = torch.bincount(center[neighbor == k], minlength=1)
-                assert int(of_type.max()) <= most, (
-                    "an atom has more neighbors of a type than sel of this DeePMD-kit model allows"
-                )
-        else:
-            fits = int(count.max()) <= sum(self.sel) if count.size(0) > 0 else True
-            assert fits, "an atom has more neighbors than sel of this DeePMD-kit model allows"
+        distance = torch.linalg.vector_norm(edge_vec, dim=1)
+        for cutoff, kind, most in self.rooms:
+            counts = distance < cutoff
+            if kind >= 0:
+                counts = counts & (neighbor == kind)
+            of_center = torch.bincount(center[counts], minlength=1)
+            assert int(of_center.max()) <= most, self.no_room
+
+
+def _rooms(model: Any) -> Iterator[Room]:
+    for part in model.modules():
+        if all(hasattr(part, name) for name in ("get_rcut", "get_sel", "mixed_types")):
+            cutoff, sel = float(part.get_rcut()), [int(n) for n in part.get_sel()]
+            if part.mixed_types():
+                yield cutoff, -1, sum(sel)
+            else:
+                for kind, most in enumerate(sel):
+                    yield cutoff, kind, most

@@ -522,21 +522,23 @@ class GatedLayer(_Layer):
         k, ke, found = self.channels, self.edge_channels, {}
         factors = self._factors()
         mixing = self._linear(self.block.linear_2, self.largest, self.largest)
-        for degree in range(self.largest + 1):
-            mixed = self._rows(self.block.linear_1, paths, degree)
-            found[f"message.{degree}"] = self._before_gates(mixed, degree)[None]
+        # Of degree 0 what goes to the gates stands there, too.
+        mixed = [
+            self._rows(self.block.linear_1, paths, degree) for degree in range(self.largest + 1)
+        ]
+        own = [
+            self.block.linear_res(self._units(degree, self.edge_degree, ke))
+            for degree in range(min(self.degree, self.largest) + 1)
+        ]
+        for degree, rows in enumerate(mixed):
+            found[f"message.{degree}"] = self._before_gates(rows, degree)[None]
             found[f"gate.mix.{degree}"] = mixing[degree] * factors[degree]
-            if degree <= self.degree:
-                own = self.block.linear_res(self._units(degree, self.edge_degree, ke))
-                found[f"gate.own.{degree}"] = self._before_gates(own, degree)
-                if degree == 0:
-                    own_of_scalars = own
-            if degree == 0:
-                of_scalars = mixed
-            else:
-                gate = slice(k * degree, k * (degree + 1))
-                found[f"gate.z.{degree}"] = _numbers(of_scalars[:, gate])
-                found[f"gate.own_z.{degree}"] = _numbers(own_of_scalars[:, gate])
+        for degree, rows in enumerate(own):
+            found[f"gate.own.{degree}"] = self._before_gates(rows, degree)
+        for degree in range(1, self.largest + 1):
+            gate = slice(k * degree, k * (degree + 1))
+            found[f"gate.z.{degree}"] = _numbers(mixed[0][:, gate])
+            found[f"gate.own_z.{degree}"] = _numbers(own[0][:, gate])
         return found
 
     def _before_gates(self, found: Tensor, degree: int) -> Array:

@@ -57,6 +57,8 @@ template <class T> class Mace : public Program {
     return most;
   }
 
+  bool exchanges_single() const override { return sizeof(T) == sizeof(float); }
+
   void begin(const BlockPlan &plan) override
   {
     for (int t = 1; t < nlayers(); ++t)
@@ -80,7 +82,7 @@ template <class T> class Mace : public Program {
   int width_of(int t) const { return static_cast<int>(packed.sent_size(*packed.layers[t])); }
 
   const PackedMace<T> packed;
-  std::vector<Buffer<T>> sent;    // [layers] [nrows, components that enter, stride] along edges
+  std::vector<Buffer<T>> sent;    // [layers] [nrows, sent_size()] along edges
   std::vector<MaceWorker<T> *> workers;
 
  private:
@@ -838,7 +840,7 @@ template <class T> class MaceWorker : public Worker {
   Buffer<T> ungated;                    // [layers, ncenters, ungated_size()]
   Buffer<double> inverse_density;       // [layers, ncenters]
   Buffer<T> feature, dfeature;          // [layers][ncenters, components that leave, stride]
-  Buffer<T> dfeatures[2];               // [nrows, components, stride] of this worker alone
+  Buffer<T> dfeatures[2];               // [nrows, sent_size()] of this worker alone
 
   // Scratch of a center or a block.
   std::vector<std::unique_ptr<RadialFunctions>> functions;    // [layers]
@@ -847,7 +849,7 @@ template <class T> class MaceWorker : public Worker {
   Buffer<T *> neighbor_dfeature;           // [edges]
   Buffer<T> radial_value, radial_slope;    // [edges, columns]
   Buffer<T> coupling, dcoupling;
-  Buffer<T> edge_sums, dedge_sums;      // [MACE_BLOCK, components of A, stride]
+  Buffer<T> edge_sums, dedge_sums;      // [MACE_BLOCK, components of A, edge_stride]
   Buffer<T> dmessage, opened;           // [MACE_BLOCK, components, stride]; behind the gates
   Buffer<T> dungated, by_own;           // [MACE_BLOCK, ungated_size() or sent_size()]
   Buffer<T> contracted, dcontracted;    // likewise, of B

@@ -37,6 +37,7 @@ template <class T> class MaceGpuEngine : public FusedEngine {
       model(on_device.model)
   {
     table_bytes_ = on_device.table_bytes;
+    exchanges_single_ = sizeof(T) == sizeof(float);
     for (int t = 0; t < nlayers(); ++t) {
       if (t > 0) exchange_width_ = std::max(exchange_width_, static_cast<int>(width_into(t)));
       most_sums = std::max<std::size_t>(most_sums, layer_of(t).layer.nsums);
