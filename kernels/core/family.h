@@ -25,9 +25,6 @@
 
 namespace pwmlff {
 
-/// Memory of a device for arrays over edges: what needs more goes in several parts.
-constexpr std::size_t CHUNK_BYTES = std::size_t{512} << 20;
-
 struct EngineSettings {
   Precision precision = Precision::tables;
   std::vector<bool> present;                   // [nspecies] the species that take part

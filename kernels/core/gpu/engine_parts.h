@@ -10,6 +10,7 @@
 #include "sum_rows.h"
 
 #include "../evaluation.h"
+#include "../family.h"
 
 #include <algorithm>
 #include <cstddef>
@@ -36,6 +37,14 @@ inline const GpuNeighbors &neighbors_on(const std::shared_ptr<Device> &device, c
 inline GpuList list_of(const GpuNeighbors &neighbors)
 {
   return {neighbors.x(), neighbors.species(), neighbors.first(), neighbors.candidate()};
+}
+
+/// Bytes for arrays over edges: what needs more goes in several chunks. An engine saves work where
+/// one chunk has all atoms, but ranks may share a device: a sixteenth of it, or 512 MB.
+inline std::size_t chunk_bytes_of(const EngineSettings &settings)
+{
+  if (settings.chunk_bytes > 0) return settings.chunk_bytes;
+  return std::max(std::size_t{512} << 20, settings.device->memory() / 16);
 }
 
 /// Arrays that stay on the device as long as the model does.

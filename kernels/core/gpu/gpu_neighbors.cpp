@@ -4,6 +4,7 @@
 
 #include "../threads.h"
 #include "cell_list_kernels.h"
+#include "pair_partners.h"
 
 #include <algorithm>
 #include <atomic>
@@ -31,13 +32,14 @@ struct GpuNeighbors::Implementation {
   std::shared_ptr<Device> device;
   int ncenters = 0, nrows = 0, nspecies = 1, most_candidates = 0;
   std::int64_t ncandidates = 0, generation = 0;
+  std::int64_t of_partners = 0;    // the list that partners are of
   std::vector<int> species_of_rows;
   const double *x = nullptr;    // [nrows, 3] on the device
   HostArray<double> pinned{device};
   DeviceArray<double> sent{device};
   DeviceArray<CellGrid::Bounds> bounds{device};
   HostArray<CellGrid::Bounds> bounds_on_host{device};
-  DeviceArray<int> species{device}, first{device}, candidate{device};
+  DeviceArray<int> species{device}, first{device}, candidate{device}, partner{device};
   DeviceArray<int> start{device}, taken{device}, sorted{device}, sorted_species{device};
   DeviceArray<int> most{device};
   DeviceArray<double> sorted_x{device};
@@ -173,6 +175,7 @@ void GpuNeighbors::follow(const double *x) { implementation->x = x; }
 const std::shared_ptr<Device> &GpuNeighbors::device() const { return implementation->device; }
 int GpuNeighbors::ncenters() const { return implementation->ncenters; }
 int GpuNeighbors::most_candidates() const { return implementation->most_candidates; }
+std::int64_t GpuNeighbors::ncandidates() const { return implementation->ncandidates; }
 std::int64_t GpuNeighbors::generation() const { return implementation->generation; }
 const std::vector<int> &GpuNeighbors::species_of_rows() const
 {
@@ -182,6 +185,20 @@ const double *GpuNeighbors::x() const { return implementation->x; }
 const int *GpuNeighbors::species() const { return implementation->species.get(); }
 const int *GpuNeighbors::first() const { return implementation->first.get(); }
 const int *GpuNeighbors::candidate() const { return implementation->candidate.get(); }
+const int *GpuNeighbors::partner() const
+{
+  Implementation &self = *implementation;
+  if (self.of_partners != self.generation) {
+    self.partner.clear(self.ncandidates);
+    self.device->run(self.ncenters, FindPartners{{self.x, self.species.get(), self.first.get(),
+                                                  self.candidate.get()},
+                                                 self.ncenters,
+                                                 self.nspecies,
+                                                 self.partner.get()});
+    self.of_partners = self.generation;
+  }
+  return self.partner.get();
+}
 
 void GpuNeighbors::download(std::vector<int> &first, std::vector<int> &candidate) const
 {

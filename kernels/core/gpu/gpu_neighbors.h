@@ -53,6 +53,7 @@ class PWMLFF_KERNELS_API GpuNeighbors {
   const std::shared_ptr<Device> &device() const;
   int ncenters() const;
   int most_candidates() const;                        // of one center
+  std::int64_t ncandidates() const;                   // of all
   std::int64_t generation() const;                    // of the list; no other list has it
   const std::vector<int> &species_of_rows() const;    // [nrows]
 
@@ -61,6 +62,8 @@ class PWMLFF_KERNELS_API GpuNeighbors {
   const int *species() const;
   const int *first() const;
   const int *candidate() const;
+  /// [ncandidates] by FindPartners, found once for a list
+  const int *partner() const;
 
   /// The list, for those who want to look at it.
   void download(std::vector<int> &first, std::vector<int> &candidate) const;

@@ -35,18 +35,18 @@ template <class T> struct FindEdges {
       int n = 0;
       for (int k0 = 0; k0 < ncandidates; k0 += team.lanes()) {
         const int k = k0 + team.lane();
-        int j = -1;
         double d[3] = {0.0, 0.0, 0.0}, rsq = model.cutsq;
         if (k < ncandidates) {
-          j = list.candidate[first[0] + k];
-          const double *const xj = list.x + 3 * static_cast<std::int64_t>(j);
+          const std::int64_t j = list.candidate[first[0] + k];
+          const double *const xj = list.x + 3 * j;
           for (int c = 0; c < 3; ++c) d[c] = xj[c] - xi[c];
           rsq = d[0] * d[0] + d[1] * d[1] + d[2] * d[2];
         }
         int found;
         const int before = team.count_below(rsq < model.cutsq, found);
         if (rsq < model.cutsq)
-          write(item * chunk.stride + begin + n + before, j, d, sqrt(rsq), pair.geometry, sum);
+          write(item * chunk.stride + begin + n + before, first[0] + k, d, sqrt(rsq), pair.geometry,
+                sum);
         n += found;
       }
       for (int c = 0; c < 4; ++c) sum[c] = team.sum(sum[c]);
@@ -62,7 +62,7 @@ template <class T> struct FindEdges {
   }
 
  private:
-  PWMLFF_HOST_DEVICE void write(std::int64_t e, int j, const double *d, double r,
+  PWMLFF_HOST_DEVICE void write(std::int64_t e, int candidate, const double *d, double r,
                                 const PairGeometry &pair, double *sum) const
   {
     const auto radial = radial_terms(r, pair);
@@ -75,7 +75,7 @@ template <class T> struct FindEdges {
       shifted[c] = static_cast<T>(environment[c] + pair.shift[c]);
     }
     store_together<4>(shifted, chunk.environment + 4 * e);
-    chunk.neighbor[e] = j;
+    chunk.candidate[e] = candidate;
     if (!(r >= pair.lowest)) {
       chunk.row[e] = -1;
       chunk.place[e] = T(0);

@@ -1,11 +1,14 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 
 // Forces, virials and ZBL: a lane for each edge.
+//
+// A force on a neighbor is an atomic addition or, by partners, waits for GatherForces.
 
 #pragma once
 
 #include "types.h"
 
+#include "../../../core/gpu/pair_partners.h"
 #include "../../../core/team.h"
 #include "../../../core/virial_terms.h"
 
@@ -23,7 +26,8 @@ template <class T> struct Forces {
   double *atom_energy;    // [ncenters] ZBL is added
   double *virial;         // [ncenters, 9] by item, xx xy xz yx yy yz zx zy zz
   const double *grade;    // [ncenters] where sums.near_square is wanted
-  RowSums sums;           // added to
+  GpuPartners<T> partners;
+  RowSums sums;    // added to
 
   template <class Team>
   PWMLFF_HOST_DEVICE void operator()(const Team &team, std::int64_t item) const
@@ -71,7 +75,7 @@ template <class T> struct Forces {
     const double square = grade[i] * grade[i];
     double weights = 0.0;
     for (int k = team.lane(); k < count; k += team.lanes()) {
-      const std::int64_t j = chunk.neighbor[begin + k];
+      const std::int64_t j = list.candidate[chunk.candidate[begin + k]];
       double r2 = 0.0;
       for (int c = 0; c < 3; ++c) {
         const double d = list.x[3 * j + c] - xi[c];
@@ -92,7 +96,8 @@ template <class T> struct Forces {
                                const PairGeometry &pair, const double *common, double &repulsion,
                                double *own, double *v) const
   {
-    const std::int64_t j = chunk.neighbor[e];
+    const int candidate = chunk.candidate[e];
+    const std::int64_t j = list.candidate[candidate];
     double d[3], a[4], f[3];    // f: on the neighbor
     for (int c = 0; c < 3; ++c) d[c] = list.x[3 * j + c] - xi[c];
     const double r = sqrt(d[0] * d[0] + d[1] * d[1] + d[2] * d[2]);
@@ -108,13 +113,47 @@ template <class T> struct Forces {
       a[c] = (chunk.derivative[5 * e + 1 + c] + common[c]) * pair.scale[c];
     along += chunk.derivative[5 * e] + a[0] * radial.s1;
     edge_gradient(along, a + 1, d, radial.inv_r, radial.q, radial.qp, f);
-    for (int c = 0; c < 3; ++c) {
-      f[c] = -f[c];
-      own[c] -= f[c];
-      team.add(sums.force + 3 * j + c, f[c]);
+    for (int c = 0; c < 3; ++c) f[c] = -f[c];
+    const int partner = partners.partner ? partners.partner[candidate] : 0;
+    if (partner > 0) {
+      const T kept[4] = {static_cast<T>(f[0]), static_cast<T>(f[1]), static_cast<T>(f[2]), T(0)};
+      store_together<4>(kept, partners.force + 4 * static_cast<std::int64_t>(partner - 1));
+      for (int c = 0; c < 3; ++c) f[c] = kept[c];    // so that the two forces cancel
+    } else {
+      for (int c = 0; c < 3; ++c) team.add(sums.force + 3 * j + c, f[c]);
     }
+    for (int c = 0; c < 3; ++c) own[c] -= f[c];
     for (int c = 0; c < 9; ++c) v[c] += d[c / 3] * f[c % 3];
     spread_virial(team, d, f, i, j, sums.atom_virial, sums.centroid_virial);
+  }
+};
+
+/// What Forces has left at the entries of each center, added up. All centers are in the chunk.
+template <class T> struct GatherForces {
+  static constexpr int lanes = 32;
+  static constexpr const char *name = "GatherForces";
+  int nspecies;
+  GpuChunk<T> chunk;
+  GpuPartners<T> partners;
+  double *force;    // [nrows, 3] added to
+
+  template <class Team>
+  PWMLFF_HOST_DEVICE void operator()(const Team &team, std::int64_t item) const
+  {
+    int count = 0;
+    for (int b = 0; b < nspecies; ++b) count += chunk.count[item * nspecies + b];
+    double sum[3] = {0.0, 0.0, 0.0};
+    for (int k = team.lane(); k < count; k += team.lanes()) {
+      const std::int64_t candidate = chunk.candidate[item * chunk.stride + k];
+      if (partners.partner[candidate] == 0) continue;
+      T kept[4];
+      load_together<4>(partners.force + 4 * candidate, kept);
+      for (int c = 0; c < 3; ++c) sum[c] += kept[c];
+    }
+    for (int c = 0; c < 3; ++c) sum[c] = team.sum(sum[c]);
+    if (team.lane() != 0) return;
+    double *const own = force + 3 * static_cast<std::int64_t>(chunk.order[item]);
+    for (int c = 0; c < 3; ++c) own[c] += sum[c];
   }
 };
 

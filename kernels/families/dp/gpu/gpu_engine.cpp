@@ -17,8 +17,7 @@ int round_up(int n, int unit) { return (n + unit - 1) / unit * unit; }
 template <class T> class DPGpuEngine : public DPEngine {
  public:
   DPGpuEngine(const DPNetwork &network, const EngineSettings &settings) :
-      DPEngine(network, settings),
-      chunk_bytes(settings.chunk_bytes ? settings.chunk_bytes : CHUNK_BYTES)
+      DPEngine(network, settings), chunk_bytes(chunk_bytes_of(settings))
   {
     model.nspecies = network.nspecies();
     model.width = network.width;
@@ -212,7 +211,8 @@ template <class T> class DPGpuEngine : public DPEngine {
     choose_fit_atoms(neighbors.ncenters());
     stride = std::max(1, neighbors.most_candidates());
     choose_parts(neighbors.ncenters());
-    constexpr std::size_t edge_bytes = 2 * sizeof(int) + 10 * sizeof(T);
+    // As if forces of edges were kept at all their entries.
+    constexpr std::size_t edge_bytes = 3 * sizeof(int) + 14 * sizeof(T);
     const auto chunk_items = static_cast<std::int64_t>(
         std::max<std::size_t>(fit_atoms, chunk_bytes / (edge_bytes * stride)));
 
@@ -236,14 +236,25 @@ template <class T> class DPGpuEngine : public DPEngine {
     const std::size_t n = std::min(chunk_items, nitems), edges = n * stride;
     count.reserve(n * model.nspecies);
     slots.reserve(4 * n * model.nspecies);
-    neighbor.reserve(edges);
+    candidate.reserve(edges);
     row.reserve(edges);
     place.reserve(edges);
     environment.reserve(4 * edges);
     derivative.reserve(5 * edges);
     moments.reserve(4 * n * model.padded);
     moment_gradient.reserve(4 * n * model.padded);
+    find_partners(neighbors);
     generation = neighbors.generation();
+  }
+
+  // Forces of edges without atomic additions, where the whole system is one chunk and not so small
+  // that another launch takes longer.
+  void find_partners(const GpuNeighbors &neighbors)
+  {
+    partners = {};
+    if (chunks.size() > 1 || nitems < GATHERED) return;
+    const auto ncandidates = static_cast<std::size_t>(neighbors.ncandidates());
+    partners = {neighbors.partner(), partner_force.reserve(4 * ncandidates)};
   }
 
   /// @param grades [ncenters], or null where not wanted
@@ -256,7 +267,7 @@ template <class T> class DPGpuEngine : public DPEngine {
                             stride,
                             count.get(),
                             slots.get(),
-                            neighbor.get(),
+                            candidate.get(),
                             row.get(),
                             place.get(),
                             environment.get(),
@@ -281,10 +292,14 @@ template <class T> class DPGpuEngine : public DPEngine {
           fit_scratch(fit_atoms));
     device_->run(n * nparts, Differentiate<T>{model, neighbors.species(), chunk, nparts},
                  Differentiate<T>::Tile::bytes(widest_net));
-    device_->run(n, Forces<T>{model, list, chunk, to.atom_energy, to.virial, grades, to.rows});
+    device_->run(
+        n, Forces<T>{model, list, chunk, to.atom_energy, to.virial, grades, partners, to.rows});
+    if (partners.partner)
+      device_->run(n, GatherForces<T>{model.nspecies, chunk, partners, to.rows.force});
   }
 
   static constexpr int FIT_REGISTERS = 32 / sizeof(T);
+  static constexpr std::int64_t GATHERED = 1024;    // centers
 
   const std::size_t chunk_bytes;
   GpuModel<T> model{};
@@ -295,13 +310,14 @@ template <class T> class DPGpuEngine : public DPEngine {
   std::int64_t generation = -1, nitems = 0;
   int stride = 1, fit_atoms = 1, nparts = 1;
   std::vector<Chunk> chunks;
+  GpuPartners<T> partners{};
 
   DeviceConstants constants{device_};
   DeviceArray<int> order{device_};
   DeviceArray<GpuBlock> blocks_on_device{device_};
-  DeviceArray<int> count{device_}, neighbor{device_}, row{device_};
+  DeviceArray<int> count{device_}, candidate{device_}, row{device_};
   DeviceArray<double> slots{device_}, moments{device_};
-  DeviceArray<T> place{device_}, environment{device_}, derivative{device_};
+  DeviceArray<T> place{device_}, environment{device_}, derivative{device_}, partner_force{device_};
   DeviceArray<T> moment_gradient{device_};
   GpuSums sums{device_};
   DeviceArray<double> grade{device_};

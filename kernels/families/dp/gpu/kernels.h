@@ -9,6 +9,7 @@
 //   Fit           T -> E_i, dE_i/dT
 //   Differentiate dE_i/dT -> dE_i/dG, dE_i/dR~ of each edge
 //   Forces        these -> forces, virials
+//   GatherForces  forces on a center by the energies of its neighbors, in large systems
 //
 // An item is a center: `order` lists centers by species. A chunk of items at a time goes through
 // all steps, so the memory for edges does not grow with the system.

@@ -62,7 +62,7 @@ template <class T> struct GpuChunk {
   int stride;
   int *count;            // [items, nspecies] edges
   double *slots;         // [items, nspecies, 4] sum of R~ over all slots
-  int *neighbor;         // [items, stride] row
+  int *candidate;        // [items, stride] entry of the list
   int *row;              // first coefficient in the table; negative: evaluate the net
   T *place;              // in the interval
   T *environment;        // [items, stride, 4] R~

@@ -21,15 +21,15 @@ namespace pwmlff {
 template <int N, class Team, class T>
 PWMLFF_FORMULA void scatter_sums(const Team &team, int across, T *value, int &first, int &end)
 {
-  if (across == 1) return;
-  const int offset = across / 2;
-  const bool upper = team.lane() & offset;
   if constexpr (N == 1) {
-    value[0] += team.exchange(value[0], offset);
-    if (upper) end = first;
-    scatter_sums<1>(team, offset, value, first, end);
-  } else {
+    for (int offset = across / 2; offset > 0; offset /= 2) {
+      value[0] += team.exchange(value[0], offset);
+      if (team.lane() & offset) end = first;
+    }
+  } else if (across > 1) {
     constexpr int half = (N + 1) / 2;
+    const int offset = across / 2;
+    const bool upper = team.lane() & offset;
     PWMLFF_UNROLL_ALL
     for (int k = 0; k < half; ++k) {
       const T low = value[k], high = k + half < N ? value[k + half] : T(0);

@@ -29,9 +29,7 @@ template <class T> class MaceGpuEngine : public FusedEngine {
   MaceGpuEngine(const MaceNetwork &network, const EngineSettings &settings) :
       FusedEngine(settings.device),
       present(settings.present),
-      chunk_bytes(settings.chunk_bytes
-                      ? settings.chunk_bytes
-                      : std::max(CHUNK_BYTES, settings.device->memory() / MEMORY_SHARE)),
+      chunk_bytes(chunk_bytes_of(settings)),
       tabulated(settings.precision != Precision::exact),
       on_device(device_, MacePlan(network, settings.present), tabulated),
       model(on_device.model)
@@ -558,9 +556,6 @@ template <class T> class MaceGpuEngine : public FusedEngine {
     return false;
   }
 
-  /// Of the device, for chunks. One chunk of all atoms spares making edges and messages twice; but
-  /// ranks may share a device.
-  static constexpr std::size_t MEMORY_SHARE = 16;
   static constexpr std::int64_t MOST_SHORT_TEAMS = 4096;
 
   const std::vector<bool> present;

@@ -25,9 +25,7 @@ template <class T> class NepGpuEngine : public FusedEngine {
   NepGpuEngine(const NepNetwork &network, const EngineSettings &settings) :
       FusedEngine(settings.device),
       present(settings.present),
-      chunk_bytes(settings.chunk_bytes
-                      ? settings.chunk_bytes
-                      : std::max(CHUNK_BYTES, settings.device->memory() / MEMORY_SHARE))
+      chunk_bytes(chunk_bytes_of(settings))
   {
     model.nspecies = network.nspecies();
     model.nradial = network.nradial;
@@ -281,10 +279,6 @@ template <class T> class NepGpuEngine : public FusedEngine {
       device_->run(n, forces(step, chunk), scratch);
     });
   }
-
-  /// Of the device, for what is kept of edges. One chunk of all atoms spares many additions to
-  /// forces; but ranks may share a device.
-  static constexpr std::size_t MEMORY_SHARE = 16;
 
   const std::vector<bool> present;
   const std::size_t chunk_bytes;
