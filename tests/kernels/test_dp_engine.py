@@ -427,7 +427,7 @@ def test_chunks(precision, device):
 @pytest.mark.parametrize("device", DEVICES[1:])
 @pytest.mark.parametrize("precision", PRECISIONS)
 def test_forces_by_partners(precision, device):
-    """In large systems an edge leaves its force at the entry of its neighbor, where there is one."""
+    """In large systems an edge leaves its force at the entry that its neighbor has of it."""
     model = random_model((8, 72), 8, 14)
     run, host = Engine(model, precision, device=device), Engine(model, "exact")
     rng = np.random.default_rng(14)

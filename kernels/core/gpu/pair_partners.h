@@ -20,9 +20,9 @@ struct FindPartners {
   static constexpr const char *name = "FindPartners";
   GpuList list;
   int ncenters, nspecies;
-  int *
-      partner;    // [ncandidates] 1 + the entry of the same pair, or as it was: 0 where the neighbor
-                  // is no center or has no such entry
+  /// [ncandidates] 1 + the entry of the same pair, or as it was: 0 where the neighbor is no center
+  /// or has no such entry
+  int *partner;
 
   template <class Team>
   PWMLFF_HOST_DEVICE void operator()(const Team &team, std::int64_t center) const

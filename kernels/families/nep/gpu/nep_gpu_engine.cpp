@@ -23,9 +23,7 @@ double square(double x) { return x * x; }
 template <class T> class NepGpuEngine : public FusedEngine {
  public:
   NepGpuEngine(const NepNetwork &network, const EngineSettings &settings) :
-      FusedEngine(settings.device),
-      present(settings.present),
-      chunk_bytes(chunk_bytes_of(settings))
+      FusedEngine(settings.device), present(settings.present), chunk_bytes(chunk_bytes_of(settings))
   {
     model.nspecies = network.nspecies();
     model.nradial = network.nradial;
