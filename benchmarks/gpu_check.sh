@@ -46,8 +46,9 @@ printf '# GPU check, %s, %s\n' "$(date -u +%F)" "$(git rev-parse --short HEAD 2>
 step machine 60 bash -c 'nvidia-smi; nvcc --version | tail -2; python3 -c "
 import torch
 print(\"torch\", torch.__version__, \"CUDA\", torch.version.cuda)"; lscpu | grep "Model name"; nproc'
-pwmlff --version 2> /dev/null | grep -qx ".*commit $(git rev-parse HEAD)" || step build 240 python3 -m pip install --no-build-isolation --no-deps --no-index -Ccmake.define.PWMLFF_CUDA=ON \
-  -Ccmake.define.PWMLFF_CUDA_ARCHITECTURES=native .
+pwmlff --version 2> /dev/null | grep -qx ".*commit $(git rev-parse HEAD)" ||
+  step build 240 python3 -m pip install --no-build-isolation --no-deps --no-index -Ccmake.define.PWMLFF_CUDA=ON \
+    -Ccmake.define.PWMLFF_CUDA_ARCHITECTURES=native .
 step doctor 60 pwmlff doctor
 step 'kernel tests' 120 "${tests[@]}" -n 8 tests/kernels -k 'cuda or cell_list or found_list'
 step 'lmp tests' 180 "${tests[@]}" -n 4 tests/lammps -k 'device or gpu'
