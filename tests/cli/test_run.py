@@ -138,14 +138,13 @@ class Started:
         """Process IDs of the two ranks once the log in a folder has come to a step."""
         deadline = time.monotonic() + TIMEOUT
         path = self.folder / logs / "rank.0" / "stdout"
-        ranks: list[int] = []
         while time.monotonic() < deadline:
             assert self.process.poll() is None, self.process.communicate()
             progress = progress_of(path)
-            if len(ranks) < 2:
-                ranks = self.ranks() if progress.units else []
-            elif progress.temperature is not None and progress.step >= step:
-                return ranks
+            if progress.temperature is not None and progress.step >= step:
+                ranks = self.ranks()
+                if len(ranks) == 2:
+                    return ranks
             time.sleep(0.01)
         raise AssertionError(f"never came to step {step}")
 
@@ -1013,7 +1012,7 @@ thermo 20
 thermo_modify format float %.17g
 run 40 upto
 displace_atoms all move {back} {back} {back} units box
-run 200 upto every 20 "shell test -e go || sleep 0.5"
+run 200 upto every 20 "shell test -e go || sleep 1"
 """
 
 
@@ -1030,7 +1029,7 @@ def test_restart_files_that_lose_atoms(lj_models, tmp_path: Path, how: str, to: 
     """They are read back before anything is promised: it goes on from an older one, or says no."""
     (tmp_path / "in.melt").write_text(ON_FACES.format(model=lj_models[0], to=to, back=back))
     first = Started(tmp_path, *SUPERVISED, "--retries", 1)
-    ranks = first.wait_for_step("logs", 140)
+    ranks = first.wait_for_step("logs", 80)
     wait_for((tmp_path / "logs" / "heartbeat.0").exists, "no heartbeat")
     if how == "SIGKILL":
         (tmp_path / GO).touch()

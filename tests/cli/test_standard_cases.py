@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -23,6 +24,7 @@ from standard_cases import (
     cases,
     gpu_ratios,
     kernel_times,
+    main,
     model_file,
     prepare,
     sides,
@@ -39,6 +41,14 @@ def timed(*words: object) -> subprocess.CompletedProcess[str]:
         timeout=TIMEOUT,
         check=False,
     )
+
+
+def error(monkeypatch, *words: str) -> str:
+    """With which the command ends."""
+    monkeypatch.setattr(sys, "argv", [str(SCRIPT), *words])
+    with pytest.raises(SystemExit) as end:
+        main()
+    return str(end.value)
 
 
 def test_times_what_is_asked_for():
@@ -118,10 +128,8 @@ def test_kernel_times(tmp_path):
 
 
 @pytest.mark.skipif(bool(devices.inventory().gpus), reason="has a GPU")
-def test_needs_a_gpu():
-    done = timed("--gpu")
-    assert done.returncode == 1
-    assert "found no GPU" in done.stderr
+def test_needs_a_gpu(monkeypatch):
+    assert "found no GPU" in error(monkeypatch, "--gpu")
 
 
 @pytest.mark.parametrize(
@@ -135,7 +143,5 @@ def test_needs_a_gpu():
         (["--np", "1,2", "--mpirun", "absent"], "found no 'absent'"),
     ],
 )
-def test_errors(arguments, words: str):
-    done = timed(*arguments)
-    assert done.returncode == 1
-    assert words in done.stderr
+def test_errors(arguments, words: str, monkeypatch):
+    assert words in error(monkeypatch, *arguments)

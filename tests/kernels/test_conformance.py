@@ -28,6 +28,8 @@ GATES = {
 }  # fmt: skip
 DEVICES = ("", "cpu", *(("cuda:0",) if devices.inventory().gpus else ()))
 TEMPERATURE, SKIN, STEP = 300.0, 0.6, 1e-4
+#: Candidates from which on kernels for GPUs look for pairs (core/gpu/engine_parts.h).
+LARGE = 1 << 17
 
 
 @dataclass(frozen=True)
@@ -228,6 +230,35 @@ def test_lists(engines):
         engine.take(rows)
         engine.evaluate(rows.x)
         assert_near(engine.evaluate(moved.positions), engine(moved), gate)
+
+
+@pytest.mark.parametrize("device", DEVICES[1:])
+@pytest.mark.parametrize("name", ["dp", "nep, beyond l_max"])
+def test_large_systems(name, device):
+    """Where edges leave forces at the entries that their neighbors have of them, if they have."""
+    side, step, rng = 13, 2.4, np.random.default_rng(14)
+    grid = step * np.indices((side,) * 3).reshape(3, -1).T
+    exact = Engine(name, "exact")
+    elements = [exact.elements[k % len(exact.elements)] for k in range(side**3)]
+    atoms = Atoms(elements, grid, cell=side * step * np.eye(3), pbc=True)
+    atoms.rattle(0.2, rng=rng)
+    rows = exact.rows(atoms, skin=6.5 - exact.cutoff)
+    for kept in (1.0, 0.8):  # the part of the entries that the list has
+        left = rng.random(len(rows.candidate)) < kept
+        first = np.r_[0, np.cumsum(left)][rows.first].astype(np.int32)
+        some = replace(rows, first=first, candidate=rows.candidate[left])
+        assert len(some.candidate) > LARGE
+        exact.take(some)
+        wanted = exact.evaluate(some.x)
+        for precision in ("exact", "mixed"):
+            engine = Engine(name, precision, device)
+            engine.take(some)
+            found = engine.evaluate(some.x)
+            assert_near(found, wanted, precision)
+            for virials in ("atom_virial", "centroid_virial"):
+                one, other = getattr(found, virials), getattr(wanted, virials)
+                gate = GATES[precision][1] * np.abs(other).max()
+                np.testing.assert_allclose(one, other, rtol=0, atol=gate)
 
 
 def test_bystanders(engines):

@@ -424,27 +424,6 @@ def test_chunks(precision, device):
     check(parts, evaluate(model, atoms), precision)
 
 
-@pytest.mark.parametrize("device", DEVICES[1:])
-@pytest.mark.parametrize("precision", PRECISIONS)
-def test_forces_by_partners(precision, device):
-    """In large systems an edge leaves its force at the entry that its neighbor has of it."""
-    model = random_model((8, 72), 8, 14)
-    run, host = Engine(model, precision, device=device), Engine(model, "exact")
-    rng = np.random.default_rng(14)
-    atoms = Atoms("HfO" * 550, 2.4 * np.indices((10, 10, 11)).reshape(3, -1).T, pbc=True)
-    atoms.set_cell(2.4 * np.array([10.0, 10.0, 11.0]))
-    atoms.rattle(0.2, rng=rng)
-    rows = AtomsAndGhosts.find(atoms, run.elements, 4.5 + SKIN)
-    for kept in (1.0, 0.8):  # the part of the entries that the list has
-        left = rng.random(len(rows.candidate)) < kept
-        first = np.r_[0, np.cumsum(left)][rows.first].astype(np.int32)
-        some = replace(rows, first=first, candidate=rows.candidate[left])
-        wanted = host.evaluate(some, 1, True, True)
-        for chunk_bytes in (0, 1):
-            run.make(chunk_bytes)
-            assert_near(run.evaluate(some, 1, True, True), wanted, GATES[precision][1])
-
-
 @pytest.mark.parametrize("device", [*DEVICES, "cpu:lanes"])
 @pytest.mark.parametrize("name", ["two elements, triclinic", "three elements, triclinic"])
 def test_grade(name, device):

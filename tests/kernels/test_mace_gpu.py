@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from ase import Atoms
 
+from harness import thorough
 from mace_oracle import Shape, random_arrays
 from pwmlff import devices
 from pwmlff.arrays import written
@@ -73,7 +74,7 @@ def test_lanes():
 
 
 @pytest.mark.parametrize("device", DEVICES)
-@pytest.mark.parametrize("shape", [Shape(), WIDE], ids=["two layers", "wide"])
+@pytest.mark.parametrize("shape", [Shape(), thorough(WIDE)], ids=["two layers", "wide"])
 def test_short_edges(shape: Shape, device: str):
     """More than there is room for at first: tables do not reach below 1/16 of the cutoff."""
     atoms = cluster(shape, 30, near=0.0)

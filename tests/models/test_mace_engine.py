@@ -50,7 +50,7 @@ def assert_same(path: Path, atoms: Atoms, precision: str, nthreads: int = 1) -> 
 
 @pytest.mark.parametrize("precision", TOLERANCES)
 @pytest.mark.parametrize("gates", [False, True])
-@pytest.mark.parametrize("seed", [*range(4), *(thorough(n) for n in range(4, 30))])
+@pytest.mark.parametrize("seed", [0, 1, *(thorough(n) for n in range(2, 30))])
 def test_random_shapes(tmp_path: Path, seed: int, gates: bool, precision: str):
     shape = Shape.random(seed, gates)
     save(tmp_path / "model.pt", shape, seed)

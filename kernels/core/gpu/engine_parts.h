@@ -7,6 +7,7 @@
 #include "add_scaled.h"
 #include "gpu_neighbors.h"
 #include "list.h"
+#include "pair_partners.h"
 #include "sum_rows.h"
 
 #include "../evaluation.h"
@@ -64,6 +65,24 @@ class DeviceConstants {
  private:
   std::shared_ptr<Device> device;
   std::vector<std::shared_ptr<void>> arrays;
+};
+
+/// Forces of edges without atomic additions, where another launch does not take longer than those.
+template <class T> class PartnerForces {
+ public:
+  explicit PartnerForces(std::shared_ptr<Device> device) : force(std::move(device)) {}
+
+  /// @param whole  one chunk has all centers
+  GpuPartners<T> of(const GpuNeighbors &neighbors, bool whole)
+  {
+    const std::int64_t ncandidates = neighbors.ncandidates();
+    if (!whole || ncandidates < WORTH) return {};
+    return {neighbors.partner(), force.reserve(4 * static_cast<std::size_t>(ncandidates))};
+  }
+
+ private:
+  static constexpr std::int64_t WORTH = 1 << 17;    // candidates
+  DeviceArray<T> force;
 };
 
 /// What kernels add up for an Evaluation, in one block of memory that is cleared and copied to the

@@ -51,6 +51,53 @@ struct FindPartners {
 template <class T> struct GpuPartners {
   const int *partner;    // FindPartners; null: forces are added where they belong
   T *force;    // [ncandidates, 4] on the center of an entry, by the energy of its neighbor
+
+  /// Leave the force of an edge on its neighbor at the entry that the neighbor has of it, or add it
+  /// to that row where there is none.
+  /// @param entry  of the edge
+  /// @param f      [3] rounded as it is left, so that the two forces cancel
+  /// @param sum    [nrows, 3]
+  template <class Team>
+  PWMLFF_HOST_DEVICE void leave(const Team &team, std::int64_t entry, std::int64_t neighbor,
+                                double *f, double *sum) const
+  {
+    const std::int64_t other = partner ? partner[entry] - 1 : -1;
+    if (other < 0) {
+      for (int c = 0; c < 3; ++c) team.add(sum + 3 * neighbor + c, f[c]);
+      return;
+    }
+    const T left[4] = {static_cast<T>(f[0]), static_cast<T>(f[1]), static_cast<T>(f[2]), T(0)};
+    store_together<4>(left, force + 4 * other);
+    for (int c = 0; c < 3; ++c) f[c] = left[c];
+  }
+};
+
+/// What edges have left at the entries of each center, added up.
+/// @tparam Chunk  with all centers: order, candidate, edges(item) and index(item, edge)
+template <class T, class Chunk> struct GatherForces {
+  static constexpr int lanes = 32;
+  static constexpr const char *name = "GatherForces";
+  Chunk chunk;
+  GpuPartners<T> partners;
+  double *force;    // [nrows, 3] added to
+
+  template <class Team>
+  PWMLFF_HOST_DEVICE void operator()(const Team &team, std::int64_t item) const
+  {
+    const int count = chunk.edges(item);
+    double sum[3] = {0.0, 0.0, 0.0};
+    for (int k = team.lane(); k < count; k += team.lanes()) {
+      const std::int64_t entry = chunk.candidate[chunk.index(item, k)];
+      if (partners.partner[entry] == 0) continue;
+      T left[4];
+      load_together<4>(partners.force + 4 * entry, left);
+      for (int c = 0; c < 3; ++c) sum[c] += left[c];
+    }
+    for (int c = 0; c < 3; ++c) sum[c] = team.sum(sum[c]);
+    if (team.lane() != 0) return;
+    double *const own = force + 3 * static_cast<std::int64_t>(chunk.order[item]);
+    for (int c = 0; c < 3; ++c) own[c] += sum[c];
+  }
 };
 
 }    // namespace pwmlff

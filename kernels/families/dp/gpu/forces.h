@@ -70,8 +70,7 @@ template <class T> struct Forces {
                                        const double *xi) const
   {
     const std::int64_t begin = item * chunk.stride;
-    int count = 0;
-    for (int b = 0; b < model.nspecies; ++b) count += chunk.count[item * model.nspecies + b];
+    const int count = chunk.edges(item);
     const double square = grade[i] * grade[i];
     double weights = 0.0;
     for (int k = team.lane(); k < count; k += team.lanes()) {
@@ -114,46 +113,10 @@ template <class T> struct Forces {
     along += chunk.derivative[5 * e] + a[0] * radial.s1;
     edge_gradient(along, a + 1, d, radial.inv_r, radial.q, radial.qp, f);
     for (int c = 0; c < 3; ++c) f[c] = -f[c];
-    const int partner = partners.partner ? partners.partner[candidate] : 0;
-    if (partner > 0) {
-      const T kept[4] = {static_cast<T>(f[0]), static_cast<T>(f[1]), static_cast<T>(f[2]), T(0)};
-      store_together<4>(kept, partners.force + 4 * static_cast<std::int64_t>(partner - 1));
-      for (int c = 0; c < 3; ++c) f[c] = kept[c];    // so that the two forces cancel
-    } else {
-      for (int c = 0; c < 3; ++c) team.add(sums.force + 3 * j + c, f[c]);
-    }
+    partners.leave(team, candidate, j, f, sums.force);
     for (int c = 0; c < 3; ++c) own[c] -= f[c];
     for (int c = 0; c < 9; ++c) v[c] += d[c / 3] * f[c % 3];
     spread_virial(team, d, f, i, j, sums.atom_virial, sums.centroid_virial);
-  }
-};
-
-/// What Forces has left at the entries of each center, added up. All centers are in the chunk.
-template <class T> struct GatherForces {
-  static constexpr int lanes = 32;
-  static constexpr const char *name = "GatherForces";
-  int nspecies;
-  GpuChunk<T> chunk;
-  GpuPartners<T> partners;
-  double *force;    // [nrows, 3] added to
-
-  template <class Team>
-  PWMLFF_HOST_DEVICE void operator()(const Team &team, std::int64_t item) const
-  {
-    int count = 0;
-    for (int b = 0; b < nspecies; ++b) count += chunk.count[item * nspecies + b];
-    double sum[3] = {0.0, 0.0, 0.0};
-    for (int k = team.lane(); k < count; k += team.lanes()) {
-      const std::int64_t candidate = chunk.candidate[item * chunk.stride + k];
-      if (partners.partner[candidate] == 0) continue;
-      T kept[4];
-      load_together<4>(partners.force + 4 * candidate, kept);
-      for (int c = 0; c < 3; ++c) sum[c] += kept[c];
-    }
-    for (int c = 0; c < 3; ++c) sum[c] = team.sum(sum[c]);
-    if (team.lane() != 0) return;
-    double *const own = force + 3 * static_cast<std::int64_t>(chunk.order[item]);
-    for (int c = 0; c < 3; ++c) own[c] += sum[c];
   }
 };
 

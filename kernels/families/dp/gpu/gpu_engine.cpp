@@ -243,18 +243,8 @@ template <class T> class DPGpuEngine : public DPEngine {
     derivative.reserve(5 * edges);
     moments.reserve(4 * n * model.padded);
     moment_gradient.reserve(4 * n * model.padded);
-    find_partners(neighbors);
+    partners = partner_forces.of(neighbors, chunks.size() == 1);
     generation = neighbors.generation();
-  }
-
-  // Forces of edges without atomic additions, where the whole system is one chunk and not so small
-  // that another launch takes longer.
-  void find_partners(const GpuNeighbors &neighbors)
-  {
-    partners = {};
-    if (chunks.size() > 1 || nitems < GATHERED) return;
-    const auto ncandidates = static_cast<std::size_t>(neighbors.ncandidates());
-    partners = {neighbors.partner(), partner_force.reserve(4 * ncandidates)};
   }
 
   /// @param grades [ncenters], or null where not wanted
@@ -265,6 +255,7 @@ template <class T> class DPGpuEngine : public DPEngine {
     const GpuList list = list_of(neighbors);
     const GpuChunk<T> chunk{order.get() + part.first_item,
                             stride,
+                            model.nspecies,
                             count.get(),
                             slots.get(),
                             candidate.get(),
@@ -295,11 +286,10 @@ template <class T> class DPGpuEngine : public DPEngine {
     device_->run(
         n, Forces<T>{model, list, chunk, to.atom_energy, to.virial, grades, partners, to.rows});
     if (partners.partner)
-      device_->run(n, GatherForces<T>{model.nspecies, chunk, partners, to.rows.force});
+      device_->run(n, GatherForces<T, GpuChunk<T>>{chunk, partners, to.rows.force});
   }
 
   static constexpr int FIT_REGISTERS = 32 / sizeof(T);
-  static constexpr std::int64_t GATHERED = 1024;    // centers
 
   const std::size_t chunk_bytes;
   GpuModel<T> model{};
@@ -312,12 +302,14 @@ template <class T> class DPGpuEngine : public DPEngine {
   std::vector<Chunk> chunks;
   GpuPartners<T> partners{};
 
+  PartnerForces<T> partner_forces{device_};
+
   DeviceConstants constants{device_};
   DeviceArray<int> order{device_};
   DeviceArray<GpuBlock> blocks_on_device{device_};
   DeviceArray<int> count{device_}, candidate{device_}, row{device_};
   DeviceArray<double> slots{device_}, moments{device_};
-  DeviceArray<T> place{device_}, environment{device_}, derivative{device_}, partner_force{device_};
+  DeviceArray<T> place{device_}, environment{device_}, derivative{device_};
   DeviceArray<T> moment_gradient{device_};
   GpuSums sums{device_};
   DeviceArray<double> grade{device_};

@@ -19,7 +19,7 @@ PWMLFF_RUNS_ON_GPU(Differentiate<float>);
 PWMLFF_RUNS_ON_GPU(Differentiate<double>);
 PWMLFF_RUNS_ON_GPU(Forces<float>);
 PWMLFF_RUNS_ON_GPU(Forces<double>);
-PWMLFF_RUNS_ON_GPU(GatherForces<float>);
-PWMLFF_RUNS_ON_GPU(GatherForces<double>);
+PWMLFF_RUNS_ON_GPU(GatherForces<float, GpuChunk<float>>);
+PWMLFF_RUNS_ON_GPU(GatherForces<double, GpuChunk<double>>);
 
 }    // namespace pwmlff

@@ -59,7 +59,7 @@ template <class T> struct GpuModel {
 /// species of the neighbor.
 template <class T> struct GpuChunk {
   const int *order;    // [items] centers
-  int stride;
+  int stride, nspecies;
   int *count;            // [items, nspecies] edges
   double *slots;         // [items, nspecies, 4] sum of R~ over all slots
   int *candidate;        // [items, stride] entry of the list
@@ -70,6 +70,17 @@ template <class T> struct GpuChunk {
   double *moments;       // [items, 4, padded]
   T *moment_gradient;    // [items, 4, padded] dE/d(sum over slots), scale included
   std::int64_t base;     // items of earlier chunks
+
+  PWMLFF_HOST_DEVICE int edges(std::int64_t item) const
+  {
+    int all = 0;
+    for (int b = 0; b < nspecies; ++b) all += count[item * nspecies + b];
+    return all;
+  }
+  PWMLFF_HOST_DEVICE std::int64_t index(std::int64_t item, int k) const
+  {
+    return item * stride + k;
+  }
 };
 
 /// An Excess as a number that is the larger the earlier its row is; 0: none. Its limit is not kept.

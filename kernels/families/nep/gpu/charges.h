@@ -92,10 +92,11 @@ template <class T> struct NepBorn {
       const typename NepForces<T>::Edge edge(forces.chunk, item, k, near);
       double f[3];    // -dc_i/dr_ij
       forces.differentiate(pairs[edge.kind], edge, slopes, f);
+      const std::int64_t j = forces.list.candidate[edge.candidate];
       for (int c = 0; c < 9; ++c) {
         const double term = 0.5 * root_epsilon * static_cast<double>(edge.r[c / 3]) * f[c % 3];
         own[c] -= term;
-        team.add(forces.sums.born + 9 * edge.neighbor + c, term);
+        team.add(forces.sums.born + 9 * j + c, term);
       }
     }
     for (double &component : own) component = team.sum(component);

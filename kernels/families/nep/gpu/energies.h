@@ -101,7 +101,7 @@ template <class T, NepWay way = NepWay::all> struct NepEnergies {
     for (int group = 0; group < model.radial_groups; ++group) {
       T sum[NEP_GROUP] = {};
       for (int k = team.lane(); k < count; k += team.lanes()) {
-        const std::int64_t e = chunk.place(item, k, near);
+        const std::int64_t e = chunk.index(item, k, near);
         const NepGpuSeries<T> &series = pairs[chunk.kind[e]].radial;
         const NepFunctions<T> g(series, group, model.kradial,
                                 NepCutoff<T>(chunk.edge[4 * e + 3], series.per_cutoff));

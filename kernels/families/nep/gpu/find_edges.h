@@ -52,7 +52,7 @@ template <class T> struct NepFindEdges {
         const std::int64_t e = item * chunk.stride + (is_near ? before : chunk.stride - 1 - behind);
         const T edge[4] = {static_cast<T>(d[0]), static_cast<T>(d[1]), static_cast<T>(d[2]),
                            static_cast<T>(sqrt(squared))};
-        chunk.neighbor[e] = static_cast<int>(j);
+        chunk.candidate[e] = k;
         chunk.kind[e] = kind;
         store_together<4>(edge, chunk.edge + 4 * e);
       }

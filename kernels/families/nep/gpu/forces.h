@@ -6,6 +6,7 @@
 
 #include "formulas.h"
 
+#include "../../../core/gpu/pair_partners.h"
 #include "../../../core/virial_terms.h"
 
 #include <cmath>
@@ -23,7 +24,8 @@ template <class T> struct NepForces {
   NepGpuChunk<T> chunk;
   double *atom_energy;    // [ncenters] ZBL is added
   double *virial;         // [ncenters, 9] by item, xx xy xz yx yy yz zx zy zz
-  RowSums sums;           // added to
+  GpuPartners<T> partners;
+  RowSums sums;    // added to
 
   static std::size_t scratch_bytes(const NepGpuModel<T> &model)
   {
@@ -41,21 +43,21 @@ template <class T> struct NepForces {
     double v[9] = {0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0};
     for (int k = team.lane(); k < count; k += team.lanes()) {
       const Edge edge(chunk, item, k, near);
-      const std::int64_t j = edge.neighbor;
+      const std::int64_t j = list.candidate[edge.candidate];
       const NepGpuPair<T> &pair = pairs[edge.kind];
       const double d[3] = {edge.r[0], edge.r[1], edge.r[2]};
       double f[3];    // on the neighbor
       differentiate(pair, edge, slopes, f);
       if (edge.near && pair.zbl.reach > 0.0) add_zbl(pair.zbl, i, j, f, repulsion);
-      for (int c = 0; c < 3; ++c) own[c] -= f[c];
       if (!edge.near && chunk.radial && j < chunk.ncenters) {
         const NepGpuPair<T> &back = model.pairs[edge.kind * model.nspecies + list.species[i]];
         const T along = radial_slope(back, edge.r[3], chunk.radial + j * model.radial_size());
         // As the neighbor has it, so that the two forces cancel to the last bit.
         for (int c = 0; c < 3; ++c) own[c] += static_cast<double>(along * edge.u[c]);
       } else {
-        for (int c = 0; c < 3; ++c) team.add(sums.force + 3 * j + c, f[c]);
+        partners.leave(team, edge.candidate, j, f, sums.force);
       }
+      for (int c = 0; c < 3; ++c) own[c] -= f[c];
       for (int c = 0; c < 9; ++c) v[c] += d[c / 3] * f[c % 3];
       spread_virial(team, d, f, i, j, sums.atom_virial, sums.centroid_virial);
     }
@@ -73,14 +75,14 @@ template <class T> struct NepForces {
     PWMLFF_HOST_DEVICE Edge(const NepGpuChunk<T> &chunk, std::int64_t item, int k, int nnear) :
         near(k < nnear)
     {
-      const std::int64_t e = chunk.place(item, k, nnear);
-      neighbor = chunk.neighbor[e];
+      const std::int64_t e = chunk.index(item, k, nnear);
+      candidate = chunk.candidate[e];
       kind = chunk.kind[e];
       load_together<4>(chunk.edge + 4 * e, r);
       const T inv = T(1) / r[3];
       for (int c = 0; c < 3; ++c) u[c] = r[c] * inv;
     }
-    std::int64_t neighbor;
+    std::int64_t candidate;
     int kind;
     bool near;
     T r[4], u[3];    // r_ij and its length, and r_ij/r

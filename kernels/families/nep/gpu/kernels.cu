@@ -19,6 +19,8 @@ PWMLFF_RUNS_ON_GPU(NepEnergies<float, NepWay::back_of_charge>);
 PWMLFF_RUNS_ON_GPU(NepEnergies<double, NepWay::back_of_charge>);
 PWMLFF_RUNS_ON_GPU(NepForces<float>);
 PWMLFF_RUNS_ON_GPU(NepForces<double>);
+PWMLFF_RUNS_ON_GPU(GatherForces<float, NepGpuChunk<float>>);
+PWMLFF_RUNS_ON_GPU(GatherForces<double, NepGpuChunk<double>>);
 PWMLFF_RUNS_ON_GPU(NepBorn<float>);
 PWMLFF_RUNS_ON_GPU(NepBorn<double>);
 PWMLFF_RUNS_ON_GPU(NepRealSpace);

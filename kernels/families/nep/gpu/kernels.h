@@ -7,6 +7,7 @@
 //   NepFindEdges  candidates -> edges within the cutoffs
 //   NepEnergies   edges -> g_n, A, q -> E_i -> dE_i/dq, dE_i/dA
 //   NepForces     these -> forces, virials, ZBL
+//   GatherForces  forces on a center by the energies of its neighbors, in large systems
 //
 // With charges NepEnergies is in two parts, between which potentials are found (charges.h):
 //

@@ -61,7 +61,7 @@ template <class T> class NepGpuEngine : public FusedEngine {
       for_chunks(step, [&](const NepGpuChunk<T> &chunk, std::int64_t n) {
         device_->run(n, NepFindEdges<T>{model, step.list, chunk});
         run_energies<NepWay::all>(step, chunk, n);
-        device_->run(n, forces(step, chunk), NepForces<T>::scratch_bytes(model));
+        run_forces(step, chunk, n);
       });
     sums.finish(input, nitems + others, result);
     if (charges) charges->show(result);
@@ -110,6 +110,7 @@ template <class T> class NepGpuEngine : public FusedEngine {
       }
       pair.near = square(near);
       pair.cutoff = square(network.cut_radial[p]);
+      has_far = has_far || pair.cutoff > pair.near;
     }
     model.pairs = constants.keep(pairs);
   }
@@ -211,13 +212,15 @@ template <class T> class NepGpuEngine : public FusedEngine {
     chunk_items = static_cast<std::int64_t>(std::max<std::size_t>(1, chunk_bytes / item_bytes));
     const std::size_t n = std::min<std::size_t>(chunk_items, nall);
     count.reserve(2 * n);
-    neighbor.reserve(n * stride);
+    candidate.reserve(n * stride);
     kind.reserve(n * stride);
     edge.reserve(4 * n * stride);
     slope.reserve(n * model.slopes());
     kept.reserve(n * nkept);
-    if (n == nall)
+    const bool all = n == nall;
+    if (all && has_far)
       radial.reserve(static_cast<std::size_t>(neighbors.ncenters()) * model.radial_size());
+    partners = partner_forces.of(neighbors, all && !has_far);
     generation = neighbors.generation();
   }
 
@@ -228,8 +231,8 @@ template <class T> class NepGpuEngine : public FusedEngine {
   {
     const auto nitems = static_cast<std::int64_t>(nall);
     for (std::int64_t first = 0; first < nitems; first += chunk_items)
-      work(NepGpuChunk<T>{order.get() + first, stride, count.get(), neighbor.get(), kind.get(),
-                          edge.get(), slope.get(), has_all() ? radial.get() : nullptr,
+      work(NepGpuChunk<T>{order.get() + first, stride, count.get(), candidate.get(), kind.get(),
+                          edge.get(), slope.get(), has_all() && has_far ? radial.get() : nullptr,
                           step.ncenters, first},
            std::min(chunk_items, nitems - first));
   }
@@ -246,7 +249,14 @@ template <class T> class NepGpuEngine : public FusedEngine {
 
   NepForces<T> forces(const Step &step, const NepGpuChunk<T> &chunk) const
   {
-    return {model, step.list, chunk, step.to.atom_energy, step.to.virial, step.to.rows};
+    return {model, step.list, chunk, step.to.atom_energy, step.to.virial, partners, step.to.rows};
+  }
+
+  void run_forces(const Step &step, const NepGpuChunk<T> &chunk, std::int64_t n)
+  {
+    device_->run(n, forces(step, chunk), NepForces<T>::scratch_bytes(model));
+    if (partners.partner)
+      device_->run(n, GatherForces<T, NepGpuChunk<T>>{chunk, partners, step.to.rows.force});
   }
 
   /// Edges and what is kept of the way forth serve the way back where one chunk has all atoms; else
@@ -267,20 +277,20 @@ template <class T> class NepGpuEngine : public FusedEngine {
         go_forth(chunk, n);
       }
       charged = {kept.get(), charges->charge(), charges->potential(), charges->mean_potential()};
-      const std::size_t scratch = NepForces<T>::scratch_bytes(model);
       if (step.to.rows.born) {
         run_energies<NepWay::back_of_charge>(step, chunk, n, charged);
         device_->run(n, NepBorn<T>{forces(step, chunk), charges->root_epsilon, charges->charge()},
-                     scratch);
+                     NepForces<T>::scratch_bytes(model));
       }
       run_energies<NepWay::back>(step, chunk, n, charged);
-      device_->run(n, forces(step, chunk), scratch);
+      run_forces(step, chunk, n);
     });
   }
 
   const std::vector<bool> present;
   const std::size_t chunk_bytes;
   NepGpuModel<T> model{};
+  bool has_far = false;                   // edges without angular part
   std::unique_ptr<NepCharges> charges;    // null where the model has none
   Evaluation result;
 
@@ -288,10 +298,13 @@ template <class T> class NepGpuEngine : public FusedEngine {
   std::int64_t generation = -1, chunk_items = 1;
   std::size_t nall = 0;
   int stride = 1;
+  GpuPartners<T> partners{};
+
+  PartnerForces<T> partner_forces{device_};
 
   DeviceConstants constants{device_};
   GpuSums sums{device_};
-  DeviceArray<int> order{device_}, count{device_}, neighbor{device_}, kind{device_};
+  DeviceArray<int> order{device_}, count{device_}, candidate{device_}, kind{device_};
   DeviceArray<T> edge{device_}, slope{device_}, radial{device_}, kept{device_};
 };
 

@@ -89,19 +89,28 @@ template <class T> struct NepGpuCharges {
 template <class T> struct NepGpuChunk {
   const int *order;    // [items] centers
   int stride;
-  int *count;       // [items, 2] near edges, others
-  int *neighbor;    // [items, stride] rows: near ones from the front, others from the back
-  int *kind;        // likewise, their species
-  T *edge;          // [items, stride, 4] likewise, r_ij and its length
-  T *slope;         // [items, model.slopes()]
+  int *count;    // [items, 2] near edges, others
+  /// [items, stride] entries of the list: near ones from the front, others from the back
+  int *candidate;
+  int *kind;    // likewise, their species
+  T *edge;      // [items, stride, 4] likewise, r_ij and its length
+  T *slope;     // [items, model.slopes()]
   /// [ncenters, model.radial_size()] dE/dq by center, where one chunk has all centers: of an edge
   /// without angular part each of two centers takes the whole force. Else null.
   T *radial;
   int ncenters;
   std::int64_t base;    // items of earlier chunks
 
-  /// The place of edge k of an item, of which so many are near.
-  PWMLFF_HOST_DEVICE std::int64_t place(std::int64_t item, int k, int near) const
+  PWMLFF_HOST_DEVICE int edges(std::int64_t item) const
+  {
+    return count[2 * item] + count[2 * item + 1];
+  }
+  PWMLFF_HOST_DEVICE std::int64_t index(std::int64_t item, int k) const
+  {
+    return index(item, k, count[2 * item]);
+  }
+  /// The index of edge k of an item, of which so many are near.
+  PWMLFF_HOST_DEVICE std::int64_t index(std::int64_t item, int k, int near) const
   {
     return item * stride + (k < near ? k : stride - 1 - (k - near));
   }
