@@ -37,6 +37,7 @@ os.environ |= {
     "MPIR_CVAR_ENABLE_HEAVY_YIELD": "1",
     "MPIR_CVAR_POLLS_BEFORE_YIELD": "50",
     "OMP_WAIT_POLICY": "PASSIVE",  # the same of threads, in processes that start from here on
+    "OPENBLAS_NUM_THREADS": "1",  # those of NumPy look for work all the time, too
 }
 
 
