@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import cache
+from itertools import product
 
 import numpy as np
 import pytest
@@ -79,14 +80,16 @@ def network(name: str) -> Network:
 class Engine:
     """An engine of a family, for structures without periodic boundaries."""
 
-    def __init__(self, name: str, precision: str, device: str = "", present=None) -> None:
+    def __init__(
+        self, name: str, precision: str, device: str = "", present=None, chunk_bytes: int = 0
+    ) -> None:
         self.name, self.device, self.network = name, device, network(name)
         self.elements = self.network.facts["atom_type"]
         self.cutoff = self.network.facts["cutoff"]
         taking_part = self.elements if present is None else present
         flags = [z in taking_part for z in self.elements]
         self.native = NetworkEngine(
-            self.network, precision, flags, "" if precision == "plain" else device
+            self.network, precision, flags, "" if precision == "plain" else device, chunk_bytes
         )
 
     def rows(self, atoms: Atoms, skin: float = SKIN) -> AtomsAndGhosts:
@@ -250,8 +253,8 @@ def test_large_systems(name, device):
         assert len(some.candidate) > LARGE
         exact.take(some)
         wanted = exact.evaluate(some.x)
-        for precision in ("exact", "mixed"):
-            engine = Engine(name, precision, device)
+        for precision, chunk_bytes in product(("exact", "double", "mixed"), (0, 1)):
+            engine = Engine(name, precision, device, chunk_bytes=chunk_bytes)
             engine.take(some)
             found = engine.evaluate(some.x)
             assert_near(found, wanted, precision)
