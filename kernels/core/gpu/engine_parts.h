@@ -70,19 +70,33 @@ class DeviceConstants {
 /// Forces of edges without atomic additions, where another launch does not take longer than those.
 template <class T> class PartnerForces {
  public:
-  explicit PartnerForces(std::shared_ptr<Device> device) : force(std::move(device)) {}
+  explicit PartnerForces(std::shared_ptr<Device> device) : device(device), force(device) {}
 
+  /// Take a new list.
   /// @param whole  one chunk has all centers
-  GpuPartners<T> of(const GpuNeighbors &neighbors, bool whole)
+  void take(const GpuNeighbors &neighbors, bool whole)
   {
+    partners = {};
     const std::int64_t ncandidates = neighbors.ncandidates();
-    if (!whole || ncandidates < WORTH) return {};
-    return {neighbors.partner(), force.reserve(4 * static_cast<std::size_t>(ncandidates))};
+    if (!whole || ncandidates < WORTH) return;
+    partners = {neighbors.partner(), force.reserve(4 * static_cast<std::size_t>(ncandidates))};
+  }
+
+  /// For the kernel that leaves forces.
+  const GpuPartners<T> &get() const { return partners; }
+
+  /// Add up what it has left.
+  /// @param sum  [nrows, 3]
+  template <class Chunk> void gather(const Chunk &chunk, std::int64_t nitems, double *sum)
+  {
+    if (partners.partner) device->run(nitems, GatherForces<T, Chunk>{chunk, partners, sum});
   }
 
  private:
   static constexpr std::int64_t WORTH = 1 << 17;    // candidates
+  std::shared_ptr<Device> device;
   DeviceArray<T> force;
+  GpuPartners<T> partners{};
 };
 
 /// What kernels add up for an Evaluation, in one block of memory that is cleared and copied to the

@@ -243,7 +243,7 @@ template <class T> class DPGpuEngine : public DPEngine {
     derivative.reserve(5 * edges);
     moments.reserve(4 * n * model.padded);
     moment_gradient.reserve(4 * n * model.padded);
-    partners = partner_forces.of(neighbors, chunks.size() == 1);
+    partners.take(neighbors, chunks.size() == 1);
     generation = neighbors.generation();
   }
 
@@ -283,10 +283,9 @@ template <class T> class DPGpuEngine : public DPEngine {
           fit_scratch(fit_atoms));
     device_->run(n * nparts, Differentiate<T>{model, neighbors.species(), chunk, nparts},
                  Differentiate<T>::Tile::bytes(widest_net));
-    device_->run(
-        n, Forces<T>{model, list, chunk, to.atom_energy, to.virial, grades, partners, to.rows});
-    if (partners.partner)
-      device_->run(n, GatherForces<T, GpuChunk<T>>{chunk, partners, to.rows.force});
+    device_->run(n, Forces<T>{model, list, chunk, to.atom_energy, to.virial, grades, partners.get(),
+                              to.rows});
+    partners.gather(chunk, n, to.rows.force);
   }
 
   static constexpr int FIT_REGISTERS = 32 / sizeof(T);
@@ -300,9 +299,7 @@ template <class T> class DPGpuEngine : public DPEngine {
   std::int64_t generation = -1, nitems = 0;
   int stride = 1, fit_atoms = 1, nparts = 1;
   std::vector<Chunk> chunks;
-  GpuPartners<T> partners{};
-
-  PartnerForces<T> partner_forces{device_};
+  PartnerForces<T> partners{device_};
 
   DeviceConstants constants{device_};
   DeviceArray<int> order{device_};

@@ -217,10 +217,9 @@ template <class T> class NepGpuEngine : public FusedEngine {
     edge.reserve(4 * n * stride);
     slope.reserve(n * model.slopes());
     kept.reserve(n * nkept);
-    const bool all = n == nall;
-    if (all && has_far)
+    if (has_all() && has_far)
       radial.reserve(static_cast<std::size_t>(neighbors.ncenters()) * model.radial_size());
-    partners = partner_forces.of(neighbors, all && !has_far);
+    partners.take(neighbors, has_all() && !has_far);
     generation = neighbors.generation();
   }
 
@@ -249,14 +248,14 @@ template <class T> class NepGpuEngine : public FusedEngine {
 
   NepForces<T> forces(const Step &step, const NepGpuChunk<T> &chunk) const
   {
-    return {model, step.list, chunk, step.to.atom_energy, step.to.virial, partners, step.to.rows};
+    return {model,          step.list,      chunk,       step.to.atom_energy,
+            step.to.virial, partners.get(), step.to.rows};
   }
 
   void run_forces(const Step &step, const NepGpuChunk<T> &chunk, std::int64_t n)
   {
     device_->run(n, forces(step, chunk), NepForces<T>::scratch_bytes(model));
-    if (partners.partner)
-      device_->run(n, GatherForces<T, NepGpuChunk<T>>{chunk, partners, step.to.rows.force});
+    partners.gather(chunk, n, step.to.rows.force);
   }
 
   /// Edges and what is kept of the way forth serve the way back where one chunk has all atoms; else
@@ -298,9 +297,7 @@ template <class T> class NepGpuEngine : public FusedEngine {
   std::int64_t generation = -1, chunk_items = 1;
   std::size_t nall = 0;
   int stride = 1;
-  GpuPartners<T> partners{};
-
-  PartnerForces<T> partner_forces{device_};
+  PartnerForces<T> partners{device_};
 
   DeviceConstants constants{device_};
   GpuSums sums{device_};
