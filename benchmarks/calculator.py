@@ -50,7 +50,7 @@ def main() -> None:
     )
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        source = prepare(folder, {options.atoms})
+        source = prepare(folder, {options.atoms}, set())
         best = {engine: np.full(4, np.inf) for engine in ENGINES}
         for _ in range(options.rounds):
             for engine in ENGINES:

@@ -2,7 +2,8 @@
 
 Each follows its own documents and has its own defaults. Set is what has to be set: files, elements,
 cores, and how long, as rates of learning fall over the length of a run in most of them. Where a
-program counts steps, they come from the seconds of one on two cores of an AMD EPYC (Zen 5).
+program counts steps, they come from the seconds of one on two cores of an AMD EPYC (Zen 5), which
+a trial corrects.
 """
 
 from __future__ import annotations
@@ -39,6 +40,7 @@ class Program(ABC):
     calculator: ClassVar[str]  # of other_calculators.py
     own: ClassVar[bool] = False  # of this project
     slack: ClassVar[float] = 1.25  # times its minutes after which it has to end
+    counts: ClassVar[bool] = False  # steps in the place of minutes, by the seconds of one elsewhere
 
     def version(self, python: str) -> str:
         """That of the package which a Python has."""
@@ -91,6 +93,11 @@ def rows(path: Path) -> list[list[str]]:
 def count(path: Path) -> int:
     """Frames of a file."""
     return len(read(path, ":"))
+
+
+def load(path: Path) -> float:
+    """Atoms of a file, over the 96 of a frame that seconds are of."""
+    return sum(map(len, read(path, ":"))) / 96
 
 
 class Pwmlff(Program):
@@ -153,6 +160,7 @@ class Neppo(Program):
     """NEP4; the rate falls by a cosine over the steps."""
 
     package, calculator = "neppo", "calorine"
+    counts = True
     STEP, FRAME, START = 0.45, 0.09, 10.0  # seconds of 32 frames of 96 atoms, and of reading one
 
     def setup(
@@ -161,8 +169,9 @@ class Neppo(Program):
         """A folder of GPUMD's files."""
         for name, path in zip(("train.xyz", "test.xyz"), files, strict=True):
             (folder / name).symlink_to(path)
-        ready = self.FRAME * sum(map(count, files)) + self.START
-        steps = max(20, round((60.0 * minutes - ready) / self.STEP))
+        size = load(files[0]) / count(files[0])
+        ready = self.FRAME * sum(map(load, files)) + self.START
+        steps = max(20, round((60.0 * minutes - ready) / (self.STEP * size)))
         text = f"type {len(elements)} {' '.join(elements)}\ngeneration {steps}\n"
         (folder / "nep.in").write_text(f"{text}output_interval {min(100, steps)}\n")
         return [*ENVIRONMENT, beside(python, "neppo"), "train", ".", "--device", "cpu"]
@@ -187,6 +196,7 @@ class DeepMd(Program):
     """se_e2_a of its example of water, by TensorFlow; the rate falls over the steps."""
 
     package, calculator = "deepmd-kit", "deepmd"
+    counts = True
     STEP, VALID, START = 0.043, 0.03, 20.0  # seconds of 96 atoms, validated, and at first
 
     def setup(
@@ -198,7 +208,7 @@ class DeepMd(Program):
             for name, path in zip(("train", "valid"), files, strict=True)
         )
         frames = count(files[1])
-        validation = frames * self.VALID
+        validation = load(files[1]) * self.VALID
         batch = max(n for n in range(1, 13) if frames % n == 0)
         every = max(1, round(max(30.0, 60.0 - validation) / self.STEP))
         share = every * self.STEP / (every * self.STEP + validation)
@@ -312,14 +322,15 @@ class Grace(Program):
     """GRACE/FS, "medium" of what gracemaker -t writes, with Adam as its tutorial of FS has it."""
 
     package, calculator = "tensorpotential", "grace"
+    counts = True
     FRAME, VALID, START = 0.15, 0.05, 90.0  # seconds of 96 atoms, validated, and at first
 
     def setup(
         self, folder: Path, python: str, files: Sequence[Path], elements: list[str], minutes: float
     ) -> list[str]:
         """Train, then export the best, after a signal too."""
-        frames, unseen = map(count, files)
-        epoch = frames * self.FRAME + unseen * self.VALID
+        frames = count(files[0])
+        epoch = load(files[0]) * self.FRAME + load(files[1]) * self.VALID
         epochs = max(1, int((60.0 * minutes - self.START) / epoch))
         updates = epochs * math.ceil(frames / 16)  # which are raised to ten epochs
         length = f"target_total_updates: {updates}" if epochs >= 10 else f"maxiter: {epochs}"
@@ -376,13 +387,14 @@ class Mace(Program):
     """32x0e by the line of its README; Stage Two is the last fifth of the epochs."""
 
     package, calculator = "mace-torch", "mace"
+    counts = True
     FRAME, VALID, START = 0.2, 0.1, 60.0  # seconds of 96 atoms, validated, and at first
 
     def setup(
         self, folder: Path, python: str, files: Sequence[Path], elements: list[str], minutes: float
     ) -> list[str]:
         """Its command; at the end it evaluates all frames twice."""
-        learned, unseen = map(count, files)
+        learned, unseen = map(load, files)
         end = 2 * (learned + unseen) * self.VALID
         epoch = learned * self.FRAME + unseen * self.VALID
         epochs = max(1, int((60.0 * minutes - self.START - end) / epoch))

@@ -165,7 +165,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         networks.save(bare)
         dimers(options.model)
         models = {"with ZBL": options.model.resolve(), "without": bare}
-        ratio = step_ratio(atoms, *map(str, models.values()), options)
+        ratio = step_ratio(atoms, str(models["with ZBL"]), str(bare), options)
         print(f"time of a step with ZBL over that without: {ratio}")
         if options.held_out:
             errors(ase.io.read(options.held_out, ":"), models)

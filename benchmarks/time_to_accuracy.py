@@ -8,10 +8,12 @@ with; or the words are names of data sets of training_defaults.py. One program r
 all cores that this process may use, as its own documents and defaults say (other_trainings.py):
 programs of this project, and those that --python names, each with the Python that has it. What a
 program logs of the errors of forces in valid.extxyz gets the time at which it appears, from the
-start of the command on. At the end its calculator evaluates these frames once more, and the result
-is timed: by its calculator on one core, and by lmp with pair_style pwmlff where that takes the
-file. The table, the picture and report.json, with each command line, version and last words of what
-failed, go to the folder of -o. What is there already is not run again.
+start of the command on. Rates of learning fall over a number of steps in some. Those run for a part
+of the time first, so that the number fits this machine and these frames. At the end its calculator
+evaluates these frames once more, and the result is timed: by its calculator on one core, and by lmp
+with pair_style pwmlff where that takes the file. The table, the picture and report.json, with each
+command line, version and last words of what failed, go to the folder of -o. What is there already
+is not run again.
 """
 
 from __future__ import annotations
@@ -41,9 +43,9 @@ from pwmlff.data import statistics
 from pwmlff.picture import few_ticks
 from training_defaults import DATA, prepare
 
-LEVELS = (60.0, 40.0, 30.0, 25.0)  # meV/angstrom
 SCRIPT = Path(__file__).with_name("other_calculators.py")
 POLL, GRACE = 0.5, 180.0  # seconds between looks at a log, and to the end after a signal
+TRIAL = 1 / 3  # of the minutes
 STEPS, EVALUATIONS, LEAST = 20, 5, 500  # of lmp, of a calculator, and atoms of what is timed
 WORDS = 30  # lines of what a program that failed said last
 
@@ -161,8 +163,18 @@ def trained(name: str, python: str, folder: Path, data: Path, symbols: str, minu
         return Run(**json.loads(kept.read_text()))
     folder.mkdir(parents=True)
     files = data / "train.extxyz", data / "valid.extxyz"
-    command = program.setup(folder, python, files, symbols.split(), minutes)
-    run = Run(name, program.version(python), list(map(str, command)), minutes)
+
+    def started(where: Path, counted: float) -> Run:
+        command = program.setup(where, python, files, symbols.split(), counted)
+        return Run(name, program.version(python), list(map(str, command)), minutes)
+
+    pace = 1.0
+    if program.counts:
+        (folder / "trial").mkdir()
+        trial = started(folder / "trial", TRIAL * minutes)
+        watched(program, trial, folder / "trial")
+        pace = trial.seconds / (60 * TRIAL * minutes)
+    run = started(folder, minutes / pace)
     watched(program, run, folder)
     try:
         if not run.failed:
@@ -189,14 +201,14 @@ def shown(value: float | None, digits: int = 1) -> str:
     return "-" if value is None else f"{value:.{digits}f}"
 
 
-def table(runs: Sequence[Run]) -> Table:
+def table(runs: Sequence[Run], levels: Sequence[float]) -> Table:
     """A row for each training."""
     result = Table(
-        "program", "min", *(f"to {level:.0f}" for level in LEVELS), "meV/A", "meV/atom",
+        "program", "min", *(f"to {level:g}" for level in levels), "meV/A", "meV/atom",
         "own, k/s", "lmp, k/s", box=None,
     )  # fmt: skip
     for run in runs:
-        times = [shown(run.minutes_to(level)) for level in LEVELS]
+        times = [shown(run.minutes_to(level)) for level in levels]
         errors = [shown(run.force), shown(run.energy, 2)]
         name = f"{run.program} {run.version}"
         rates = [shown(run.own), shown(run.lmp)]
@@ -204,7 +216,7 @@ def table(runs: Sequence[Run]) -> Table:
     return result
 
 
-def draw(runs: Sequence[Run], path: Path) -> None:
+def draw(runs: Sequence[Run], levels: Sequence[float], path: Path) -> None:
     """Time against error, both by logarithms."""
     figure = Figure(figsize=(7, 5), layout="constrained")
     axes = figure.subplots()
@@ -212,7 +224,7 @@ def draw(runs: Sequence[Run], path: Path) -> None:
         seconds, errors = np.array(run.curve).T
         label = f"{run.program} {run.version}, {run.minutes:.0f} minutes"
         axes.loglog(seconds / 60, np.minimum.accumulate(errors), ".-", label=label)
-    for level in LEVELS:
+    for level in levels:
         axes.axhline(level, color="0.85", zorder=0)
     axes.set(xlabel="minutes of training", ylabel="RMSE of unseen forces, meV/Å")
     for axis in (axes.xaxis, axes.yaxis):
@@ -227,6 +239,9 @@ def main() -> None:
     parser.add_argument("data", help=f"folder, or one of {', '.join(DATA)}")
     parser.add_argument("--elements", default="", help="of a folder")
     parser.add_argument("--minutes", nargs="+", type=float, default=[10.0])
+    parser.add_argument(
+        "--levels", nargs="+", type=float, default=[60.0, 40.0, 30.0, 25.0], help="meV/angstrom"
+    )
     parser.add_argument("--python", action="append", default=[], metavar="PROGRAM=PYTHON")
     parser.add_argument("-o", dest="output", type=Path, required=True)
     options = parser.parse_args()
@@ -249,9 +264,9 @@ def main() -> None:
             print(name, minutes, run.seconds, run.force, run.energy, run.own, run.lmp, flush=True)
     report = [asdict(run) for run in runs]
     (output / "report.json").write_text(json.dumps(report, indent=1) + "\n")
-    draw(runs, output / "time_to_accuracy.png")
+    draw(runs, options.levels, output / "time_to_accuracy.png")
     console = Console(width=160)
-    console.print(table(runs))
+    console.print(table(runs, options.levels))
     for run in runs:
         console.print(f"{run.program}: {shlex.join(run.command)}", markup=False)
         if run.failed:

@@ -6,12 +6,14 @@ Thousand atoms per second on one core, best of several rounds in which all cases
 gradients of this project at several precisions, batches and nodes of the splines; the way of
 padded neighbors with autograd (`models.DP`, every slot); evaluations of energy and forces by the
 fused engine, which a gradient is to cost at most four of; gradients of a NEP of the default form.
-Then whole steps, optimizer included, of one process and of two under mpirun, which take turns too.
+Then whole steps, optimizer included, of one process, of two under mpirun, and of two that know
+nothing of each other, which is what the machine gives; these take turns too.
 """
 
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import subprocess
 import sys
@@ -27,7 +29,7 @@ from rich.console import Console
 from rich.table import Table
 
 from pwmlff.data import cache
-from pwmlff.evaluation.engine import AtomsAndGhosts, choose
+from pwmlff.evaluation.engine import AtomsAndGhosts, NativeModel, choose
 from pwmlff.models import pad_neighbors
 from pwmlff.train import comm, config, nep, potential
 from pwmlff.train.learner import Learner
@@ -104,11 +106,13 @@ class Bench:
         path = folder / "model.pt"
         self.model.save(path)
         engine = choose(path, "fused", precision).engine
+        assert isinstance(engine, NativeModel)
+        wanted = dict.fromkeys(("atom_virial", "grade", "born"), False)
         atoms = self.frames.atoms(0)
         rows = AtomsAndGhosts.find(atoms, self.numbers, self.model.Rmax)
 
         def work() -> int:
-            engine.compute(rows, False, False)
+            engine.compute(rows, None, **wanted)
             return len(atoms)
 
         return work
@@ -166,16 +170,25 @@ def steps(bench: Bench, seconds: float, rounds: int) -> None:
 
 
 def whole_steps(options: argparse.Namespace) -> np.ndarray:
-    """Rates of :func:`steps`, [ranks - 1, precision, batch]: one rank and two in turns."""
+    """Rates of :func:`steps`, [launch, precision, batch]: medians of rounds that take turns.
+
+    The launches are one process, two ranks, and two processes at once, whose rates are added.
+    """
     command = [sys.executable, __file__, options.data, "--elements", options.elements, "--steps"]
     command += ["--rounds", "1", "--seconds", str(options.seconds)]
     mpirun = [str(Path(sys.executable).parent / "mpirun"), "-np", "2"]
     found = []
     for _ in range(options.rounds):
-        for launcher in ([], mpirun):
-            done = subprocess.run([*launcher, *command], capture_output=True, text=True, check=True)
-            found.append(json.loads(done.stdout.splitlines()[-1]))
-    return np.array(found).reshape(options.rounds, 2, 2, 2).max(axis=0)
+        for launched in ([command], [[*mpirun, *command]], [command] * 2):
+            with contextlib.ExitStack() as stack:
+                started = [
+                    stack.enter_context(subprocess.Popen(one, stdout=subprocess.PIPE, text=True))
+                    for one in launched
+                ]
+                printed = [one.communicate()[0] for one in started]
+            found.append(np.sum([json.loads(text.splitlines()[-1]) for text in printed], axis=0))
+    medians: np.ndarray = np.median(np.reshape(found, (options.rounds, 3, 2, 2)), axis=0)
+    return medians
 
 
 def main() -> None:
@@ -210,10 +223,13 @@ def main() -> None:
     table = Table("case", "katom/s")
     for name, rate in rates.items():
         table.add_row(name, f"{rate:.1f}")
-    for precision, (one, _), (shared, each) in zip(PRECISIONS, *whole_steps(options), strict=True):
+    for precision, (one, _), (shared, each), (alone, _) in zip(
+        PRECISIONS, *whole_steps(options), strict=True
+    ):
         table.add_row(f"step, {precision}, 64 nodes, 8 frames", f"{one:.1f}")
         table.add_row("  on two ranks, 8 frames each", f"{each:.1f}, {each / one:.2f} times")
         table.add_row("  on two ranks, 4 frames each", f"{shared:.1f}, {shared / one:.2f} times")
+        table.add_row("  of two processes at once", f"{alone:.1f}, {alone / one:.2f} times")
     for precision, fused in (("float64", "double"), ("float32", "mixed")):
         rate = rates[f"gradient, {precision}, 64 nodes, 8 frames"]
         evaluation = rates[f"evaluation, fused {fused}"]

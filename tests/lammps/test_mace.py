@@ -80,9 +80,16 @@ def test_beside_other_styles(lammps: Lammps):
     assert_equal(lammps, run, evaluate(model, atoms), prism)
 
 
-@pytest.mark.parametrize("engine", ["double", "device"])
+TILED, MULTI = "comm_style tiled\n", "neighbor 1.0 multi\ncomm_modify mode multi\n"
+
+
 @pytest.mark.parametrize(
-    "comm", ["", thorough("comm_style tiled\n"), "neighbor 1.0 multi\ncomm_modify mode multi\n"]
+    "engine,comm",
+    [
+        *(("double", comm) for comm in ("", MULTI)),
+        ("device", ""),
+        *(thorough(*each) for each in (("double", TILED), ("device", TILED), ("device", MULTI))),
+    ],
 )
 def test_dynamics(lammps: Lammps, comm: str):
     """Atoms move within the skin and change ranks; with communication of each kind."""

@@ -58,6 +58,7 @@ def compile_edges(module: torch.jit.ScriptModule) -> dict[str, bytes]:
         "cpp.threads": 1,  # a rank of MPI has a core
         "cpp.simdlen": VECTORS.get(cpu, 1),
         "cpp.march": "",  # no more than these vectors: the code may run on another machine
+        "aot_inductor.precompile_headers": False,  # which pays where more than one file is compiled
     }
     if not hasattr(config.cpp, "march"):
         raise ValueError(
