@@ -7,7 +7,9 @@
 # pyproject.toml asks for to build (scikit-build-core, cmake, ninja) and to run; nvcc on the PATH; no network. What
 # gpu_bundle.sh has packed elsewhere has all of it, and this commit is installed: nothing is built then.
 # With PWMLFF_TEST_DATA the reference data and parameters of tests and benchmark are taken from that folder;
-# with PWMLFF_MACE_MODELS models of MACE, which benchmarks/mace_models.py has made elsewhere.
+# with PWMLFF_MACE_MODELS models of MACE, which benchmarks/mace_models.py has made elsewhere. PWMLFF_GPUMD names GPUMD's
+# program, which is timed beside NEPs; a training needs hfo2_dft of PWMLFF_TEST_DATA, and the profile of kernels Nsight
+# Compute (ncu) on the PATH.
 # A step that fails is in the report, and the script goes on and fails at the end; what does not fit into the
 # time is in the report, too. The folder gets gpu_check.md, gpu_benchmark.json and logs.tar.gz.
 set -uo pipefail
@@ -52,9 +54,22 @@ pwmlff --version 2> /dev/null | grep -qx ".*commit $(git rev-parse HEAD)" ||
 step doctor 60 pwmlff doctor
 step 'kernel tests' 120 "${tests[@]}" -n 8 tests/kernels -k 'cuda or cell_list or found_list'
 step 'lmp tests' 180 "${tests[@]}" -n 4 tests/lammps -k 'device or gpu'
+step neps 90 python3 benchmarks/gpu_neps.py examples/hfo2/nep.txt --elements 'Hf O' --cells 2 8 32 --threads 8 \
+  ${PWMLFF_GPUMD:+--gpumd "$PWMLFF_GPUMD"}
+# The table has steps and times. A NEP has its own code on a CPU alone.
+[ ! -d "${PWMLFF_TEST_DATA:-}/hfo2_dft" ] ||
+  step training 75 pwmlff train --data "$PWMLFF_TEST_DATA/hfo2_dft/train.extxyz" --elements 'Hf O' --device cuda \
+    --max-time 60s -o "$logs/training"
 # Standard output is the JSON, the step's log what is said beside it.
 step benchmark $((deadline - SECONDS)) bash -c "python3 benchmarks/standard_cases.py --gpu --rounds 1 --seconds 1 --json \
-  ${PWMLFF_MACE_MODELS:+--mace '$PWMLFF_MACE_MODELS'} --limit $((deadline - SECONDS > 100 ? deadline - SECONDS - 100 : 0)) > '$folder/gpu_benchmark.json'"
+  ${PWMLFF_MACE_MODELS:+--mace '$PWMLFF_MACE_MODELS'} --limit $((deadline - SECONDS > 130 ? deadline - SECONDS - 130 : 0)) > '$folder/gpu_benchmark.json'"
+if command -v ncu > /dev/null; then
+  step profile 60 ncu --kernel-name-base demangled --launch-skip 7 --launch-count 7 --csv --page raw \
+    --kernel-name 'regex:FindEdges|EdgeMoments|Fit|Differentiate|Forces|SumRows' --metrics "gpu__time_duration.sum,\
+sm__warps_active.avg.pct_of_peak_sustained_active,sm__throughput.avg.pct_of_peak_sustained_elapsed,\
+gpu__dram_throughput.avg.pct_of_peak_sustained_elapsed,l1tex__data_bank_conflicts_pipe_lsu.sum,launch__registers_per_thread" \
+    python3 benchmarks/standard_cases.py --kernels
+fi
 if command -v compute-sanitizer > /dev/null; then
   for tool in memcheck racecheck initcheck synccheck; do
     step "$tool" 90 compute-sanitizer --tool "$tool" --error-exitcode 9 "${tests[@]}" \

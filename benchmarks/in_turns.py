@@ -29,30 +29,44 @@ STEPS = """{read}pair_style pwmlff {style}
 pair_coeff * * {elements}
 velocity all create 300 4711 mom yes rot yes loop geom
 fix 1 all nve
+timestep {timestep}
 thermo 1000000
-run 3
+run {warm}
 run {steps}
 """
 WARM = 10  # steps after a pair style is set, which fill its tables
 
 
 def step_seconds(
-    atoms: Atoms, style: str, elements: str, steps: int, ranks: int = 1, charges: bool = False
+    atoms: Atoms,
+    style: str,
+    elements: str,
+    steps: int,
+    ranks: int = 1,
+    charges: bool = False,
+    threads: int = 1,
+    timestep: float = 0.001,
 ) -> float:
-    """Seconds of a whole step of lmp, on one thread of each rank.
+    """Seconds of a whole step of lmp.
 
     Args:
         style: what follows `pair_style pwmlff`; files by absolute paths.
         elements: of the types, in order, apart by blanks.
         charges: whether atoms have them as data.
+        threads: of each rank, which integrate as well where there are several.
+        timestep: ps.
     """
     numbers = [atomic_numbers[symbol] for symbol in elements.split()]
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         lmp.write_data(folder / "timed.data", atoms, numbers)
         read = lmp.read_command(atoms, "timed.data", charges=charges)
-        text = STEPS.format(read=read, style=style, elements=elements, steps=steps)
-        said = program.find().run(folder, text, mpirun.find(), ranks, threads=1)
+        text = STEPS.format(
+            read=read, style=style, elements=elements, steps=steps, timestep=timestep, warm=WARM
+        )
+        if threads > 1:
+            text = f"package omp {threads}\nsuffix omp\n{text}"
+        said = program.find().run(folder, text, mpirun.find(), ranks, threads=threads)
     return loop_times(said)[-1] / steps
 
 

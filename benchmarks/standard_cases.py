@@ -14,7 +14,8 @@ of its shape where that folder is not there. Memory is the growth of the residen
 small to the large box, per atom, beyond that of `pair_style zero` with a full neighbor list.
 
 With a GPU, the time of each kernel is measured as well, without lmp: events around every launch,
-for the inner atoms of a block of HfO2. Models of MACE have parameters by chance and the code of
+for the inner atoms of a block of HfO2; `--kernels` evaluates it twice and does nothing else, for a
+profiler. Models of MACE have parameters by chance and the code of
 tests/mace_oracle.py; `--mace FOLDER` has MACE's own from benchmarks/mace_models.py.
 """
 
@@ -478,7 +479,7 @@ def gpu_ratios(done: list[Case]) -> dict[str, float]:
 
 
 def kernel_times(
-    model: Path, precision: str, cells: int, device: str, rounds: int = 20
+    model: Path, precision: str, cells: int, device: str, rounds: int
 ) -> dict[str, float]:
     """Nanoseconds per atom of each kernel, for the inner cells**3 cells of a block of HfO2.
 
@@ -508,6 +509,14 @@ def kernel_times(
         engine.evaluate(x)
     seconds = engine.facts["seconds"]
     return {name: 1e9 * t / rounds / int(inner.sum()) for name, t in seconds.items()}
+
+
+def times_of_kernels(model: Path, cells: int, rounds: int) -> dict[str, dict[str, float]]:
+    """:func:`kernel_times` on the first GPU, by precision."""
+    return {
+        precision: kernel_times(model, precision, cells, "cuda:0", rounds)
+        for precision in ("double", "mixed")
+    }
 
 
 @dataclass(frozen=True)
@@ -577,9 +586,7 @@ def bench(options: Choice) -> Measured:
         )
         kernels = {}
         if options.gpu:
-            cells = 16 if options.quick else 32
-            for precision in ("double", "mixed"):
-                kernels[precision] = kernel_times(folder / "hfo2.pt", precision, cells, "cuda:0")
+            kernels = times_of_kernels(folder / "hfo2.pt", 16 if options.quick else 32, 20)
         turns = [case for _ in range(options.rounds) for case in done]
         screen = console(stderr=True)
         quiet = not screen.is_terminal
@@ -619,7 +626,13 @@ def main() -> None:
     parser.add_argument("--mpirun", help="the mpirun to use")
     parser.add_argument("--mace", type=Path, help="a folder of mace_models.py")
     parser.add_argument("--json", action="store_true", help="write JSON instead of a table")
+    parser.add_argument("--kernels", action="store_true", help="of the large box, twice and alone")
     given = parser.parse_args()
+    if given.kernels:
+        with tempfile.TemporaryDirectory(prefix="pwmlff-") as folder:
+            prepare(Path(folder), set(), set())
+            print(json.dumps(times_of_kernels(Path(folder, "hfo2.pt"), 32, 1), indent=1))
+        return
     try:
         found = bench(
             Choice(

@@ -355,7 +355,7 @@ def train(folder: Path, data: Data, settings: Sequence[str], seed: int, model: s
         output,
         *sets,
     )
-    found = command("test", said["models"][0]["file"], folder / "unseen.extxyz")
+    found = command("test", said["models"][0]["file"], folder / "valid.extxyz")
     rows = [row for row in record.read(output / "log.jsonl") if row.step]
     forces = np.array([row.force_valid for row in rows], dtype=float)
     epochs = np.array([row.epoch for row in rows])
@@ -383,12 +383,12 @@ def command(*words: object) -> dict:
 def prepare(folder: Path, name: str, data: Data) -> Path:
     """The folder with the two files of a data set."""
     here = folder / name
-    if (here / "unseen.extxyz").exists():
+    if (here / "valid.extxyz").exists():
         return here
     here.mkdir(parents=True, exist_ok=True)
     learned, unseen = data.make(here)
     write(here / "train.extxyz", learned, format="extxyz")
-    write(here / "unseen.extxyz", unseen, format="extxyz")
+    write(here / "valid.extxyz", unseen, format="extxyz")
     return here
 
 
