@@ -67,6 +67,7 @@ GATED = (
 BY_ONE_CENTER = (
     "DeePMD-kit se_atten",
     "DeePMD-kit se_atten, stripped",
+    "DeePMD-kit se_atten, compressed",
     "DeePMD-kit se_e2_r",
     "DeePMD-kit se_e2_r and se_atten",
 )
@@ -82,6 +83,7 @@ FAMILIES = {
         "DeePMD-kit se_e2_a, a net for each pair",
         "DeePMD-kit se_e2_a, no steps",
         "DeePMD-kit se_e2_a, float32",
+        "DeePMD-kit se_e2_a, compressed",
         *BY_ONE_CENTER,
     ),
     "mace": (*MACE, *OF_CODE, *GATED, "MACE, charge and spin"),

@@ -50,6 +50,7 @@ Evaluate = Callable[[Atoms], Calculated]
 def deepmd(
     folder: Path, embedding: list[int], fitting: list[int], one_sided: bool = True,
     steps: bool = True, precision: str = "float64", activation: str = "tanh",
+    compressed: bool = False,
 ) -> Evaluate:  # fmt: skip
     """DeepPot-SE with nets of some widths; frozen, and evaluated by DeePMD-kit's calculator."""
     common = {"seed": 1, "precision": precision, "activation_function": activation}
@@ -57,9 +58,12 @@ def deepmd(
         "type": "se_e2_a", "sel": [70, 40], "rcut_smth": 0.5, "rcut": 6.0, "neuron": embedding,
         "axis_neuron": 16, "type_one_side": one_sided, **common,
     }  # fmt: skip
-    return deepmd_with(folder, descriptor, {"neuron": fitting, "resnet_dt": steps, **common})
+    nets = {"neuron": fitting, "resnet_dt": steps, **common}
+    return deepmd_with(folder, descriptor, nets, compressed=compressed)
 
 
+#: Distance of two atoms, angstrom, from which on tables of DeePMD-kit have all of a function.
+CLOSEST = 1.0
 #: Other descriptors of DeePMD-kit, in small.
 NETS: dict[str, Any] = {"seed": 1, "precision": "float64", "neuron": [8, 16]}
 REACH = {"rcut_smth": 0.5, "rcut": 4.0}
@@ -79,12 +83,14 @@ DPA_2 = {
 
 def deepmd_with(
     folder: Path, descriptor: dict[str, Any], fitting: dict[str, Any] | None = None,
-    means: bool = True,
+    means: bool = True, compressed: bool = False,
 ) -> Evaluate:  # fmt: skip
     """A model with some descriptor, frozen, and evaluated by DeePMD-kit's calculator.
 
     Args:
         means: statistics have others than zero, as without `set_davg_zero`.
+        compressed: the file is as of `dp --pt compress`; what evaluates is not, since that needs
+            an operator library that goes with one release of torch.
     """
     import json
 
@@ -112,8 +118,12 @@ def deepmd_with(
             angular = 0.0 * drawn[..., 1:] if name == "mean" else drawn[..., 1:]
             whole = torch.cat((drawn[..., :1], angular.repeat(1, 1, 3)), -1)
             values.copy_(whole[..., : values.shape[-1]].expand_as(values))
+    torch.jit.script(model).save(str(folder / "own.pth"))
+    if compressed:
+        model.min_nbor_dist = torch.tensor(CLOSEST, dtype=torch.float64)
+        model.enable_compression(5.0, 0.01, 0.1, -1)  # as the command has it by default
     torch.jit.script(model).save(str(folder / "model.pth"))
-    return from_ase(DP(str(folder / "model.pth")))
+    return from_ase(DP(str(folder / "own.pth")))
 
 
 def mace(
@@ -336,8 +346,14 @@ FAMILIES: dict[str, Callable[[Path], Evaluate]] = {
     "DeePMD-kit se_e2_a, float32": lambda folder: deepmd(
         folder, [8, 16, 32], [24, 24, 24], precision="float32"
     ),
+    "DeePMD-kit se_e2_a, compressed": lambda folder: deepmd(
+        folder, [8, 16, 32], [24, 24, 24], compressed=True
+    ),
     "DeePMD-kit se_atten": lambda folder: deepmd_with(folder, ATTENTION, means=False),
     "DeePMD-kit se_atten, stripped": lambda folder: deepmd_with(folder, STRIPPED, means=False),
+    "DeePMD-kit se_atten, compressed": lambda folder: deepmd_with(
+        folder, STRIPPED, means=False, compressed=True
+    ),
     "DeePMD-kit se_e2_r": lambda folder: deepmd_with(folder, RADIAL),
     "DeePMD-kit se_e2_r and se_atten": lambda folder: deepmd_with(
         folder, {"type": "hybrid", "list": [RADIAL, ATTENTION]}, means=False

@@ -133,7 +133,7 @@ class DescrptBlockSeA(nn.Module):
         super().__init__()
         n = len(sel)
         self.sel, self.rcut, self.rcut_smth, self.axis_neuron = sel, 4.0, 1.0, 3
-        self.env_protection, self.compress = 0.0, False
+        self.env_protection, self.compress = 0.0, changes.get("compress", False)
         self.emask = PairExcludeMask(changes.get("no_exclusion", True))
         widths = [1, 4, 8, 8]
         self.filter_layers = NetworkCollection(
@@ -276,21 +276,27 @@ def deepmd(
 
 @called("deepmd.pt.model.descriptor.dpa1", "DescrptDPA1")
 class DescrptDPA1(nn.Module):
-    pass
+    def __init__(self, compressed: bool) -> None:
+        super().__init__()
+        self.geo_compress = compressed
+        self.compress_data = nn.ParameterList([nn.Parameter(torch.zeros(1000))] * compressed)
 
 
 @called("deepmd.pt.model.atomic_model.dp_atomic_model", "DPAtomicModel")
 class LocalAtomicModel(nn.Module):
     """Pairs and triples of neighbors in slots."""
 
-    def __init__(self) -> None:
+    def __init__(self, compressed: bool) -> None:
         super().__init__()
-        self.descriptor, self.charge = DescrptDPA1(), random(2)
+        self.descriptor, self.charge = DescrptDPA1(compressed), random(2)
 
     def forward_common_atomic(
         self, extended_coord: Tensor, extended_atype: Tensor, nlist: Tensor
     ) -> dict[str, Tensor]:
         nframes, nlocal, nslots = nlist.shape
+        x = extended_coord
+        if self.descriptor.geo_compress:
+            return {"energy": tabulate_fusion_se_a(x, x, x, x, 1)[0]}
         used = (nlist >= 0).to(extended_coord.dtype)
         index = nlist.clamp(min=0).reshape(nframes, nlocal * nslots)
         x = extended_coord.gather(1, index.unsqueeze(2).expand(-1, -1, 3))
@@ -307,9 +313,12 @@ class LocalAtomicModel(nn.Module):
 class LocalEnergyModel(nn.Module):
     """What deepmd_edges.py asks of a model."""
 
-    def __init__(self, sel: list[int], mixed: bool, messages: bool, gives: str, parameters: int):
+    def __init__(
+        self, sel: list[int], mixed: bool, messages: bool, gives: str, parameters: int,
+        compressed: bool,
+    ) -> None:  # fmt: skip
         super().__init__()
-        self.atomic_model = LocalAtomicModel()
+        self.atomic_model = LocalAtomicModel(compressed)
         self.sel, self.mixed, self.messages = sel, mixed, messages
         self.gives, self.parameters_of_frame = gives, parameters
 
@@ -371,10 +380,10 @@ class LocalEnergyModel(nn.Module):
 
 def local_deepmd(
     sel: Sequence[int] = (60, 60), mixed: bool = False, messages: bool = False,
-    gives: str = "energy", parameters: int = 0,
+    gives: str = "energy", parameters: int = 0, compressed: bool = False,
 ) -> LocalEnergyModel:  # fmt: skip
     torch.manual_seed(1)
-    return LocalEnergyModel(list(sel), mixed, messages, gives, parameters)
+    return LocalEnergyModel(list(sel), mixed, messages, gives, parameters, compressed)
 
 
 # MACE

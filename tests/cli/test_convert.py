@@ -78,6 +78,30 @@ def test_other_deepmd(tmp_path, mixed: bool):
         engine(dense)
 
 
+@pytest.mark.parametrize(
+    "make,words",
+    [
+        (foreign_models.deepmd, {"compress": True}),
+        (foreign_models.local_deepmd, {"compressed": True}),
+    ],
+)
+def test_compressed_deepmd(tmp_path, make, words):
+    """By the networks that its tables were made of, which do not travel along."""
+    reports = {
+        name: convert(save(make(**more), tmp_path / f"{name}.pth"), tmp_path / f"{name}.pt")
+        for name, more in (("plain", {}), ("compressed", words))
+    }
+    told = [report.told.pop("compression", "") for report in reports.values()]
+    assert [bool(text) for text in told] == [False, True]
+    plain, other = (report.model for report in reports.values())
+    assert plain.nparameters == other.nparameters
+    cluster = random_cluster(4.0, plain.atom_type, plain.limit)
+    found = [choose(tmp_path / f"{name}.pt", "torchscript").engine(cluster) for name in reports]
+    assert (found[0].atom_energy == found[1].atom_energy).all()
+    assert (found[0].forces == found[1].forces).all()
+    assert abs(found[0].forces).max() > 1e-2
+
+
 def test_mace_and_nequip(tmp_path):
     rounds = {}
     for name, dtype in (("f64", torch.float64), ("f32", torch.float32)):

@@ -71,10 +71,11 @@ def read(source: Source) -> Foreign | None:
     model: Any = source.module
     for parameter in model.parameters():  # its code changes what is made of them in place
         parameter.requires_grad_(False)
+    notes = _uncompressed(model)
     atomic = getattr(model, "atomic_model", None)
     kind = getattr(getattr(atomic, "descriptor", None), "original_name", "")
     if kind != "DescrptSeA":
-        return _by_edges(source, model, kind)
+        return _by_edges(source, model, kind, notes)
     reader = _Reader(source.path, atomic)
     slots = [f"{n} {symbol}" for n, symbol in zip(reader.sel, reader.type_map, strict=True)]
     return Foreign(
@@ -82,11 +83,33 @@ def read(source: Source) -> Foreign | None:
         module=reader.model(),
         evaluate=lambda atoms: _evaluate(model, reader.type_map, atoms),
         single=any(parameter.dtype == torch.float32 for parameter in model.parameters()),
-        notes={"slots": ", ".join(slots)},
+        notes={"slots": ", ".join(slots), **notes},
     )
 
 
-def _by_edges(source: Source, model: Any, kind: str) -> Foreign:
+def _uncompressed(model: Any) -> dict[str, str]:
+    """Leave out the tables of `dp --pt compress`: the networks that they were made of count.
+
+    Returns:
+        What there is to tell of it.
+    """
+    tabulated = [
+        (part, name)
+        for part in model.modules()
+        for name in ("compress", "geo_compress")
+        if getattr(part, name, False)
+    ]
+    if not tabulated:
+        return {}
+    for part, name in tabulated:
+        setattr(part, name, False)
+    for name, table in model.named_parameters():
+        if "compress_data." in name:
+            table.data = table.new_zeros(0)
+    return {"compression": "left out: the networks that its tables were made of are in the file"}
+
+
+def _by_edges(source: Source, model: Any, kind: str, notes: dict[str, str]) -> Foreign:
     """A model that is evaluated by its own code."""
     what = f"'{source.path}' is a model of DeePMD-kit"
     if not (hasattr(model, "has_message_passing") and hasattr(model, "atomic_model")):
@@ -122,7 +145,7 @@ def _by_edges(source: Source, model: Any, kind: str) -> Foreign:
         module=edges,
         evaluate=lambda atoms: _evaluate(model, type_map, atoms),
         single=any(parameter.dtype == torch.float32 for parameter in model.parameters()),
-        notes={"neighbors": f"at most {' and '.join(map(str, model.get_sel()))}"},
+        notes={"neighbors": f"at most {' and '.join(map(str, model.get_sel()))}", **notes},
     )
 
 
@@ -213,7 +236,6 @@ class _Reader:
             "atomic parameters (numb_aparam)": getattr(fitting, "numb_aparam", 0) > 0,
             "a case embedding (dim_case_embd)": getattr(fitting, "dim_case_embd", 0) > 0,
             "one fitting net for all types (mixed_types)": getattr(fitting, "mixed_types", False),
-            "a compressed descriptor": getattr(descriptor, "compress", False),
         }
         if name := next((name for name, present in odd.items() if present), None):
             raise self._failure(f"it has {name}, which the model contract does not")
