@@ -65,6 +65,7 @@ GATED = (
 )
 #: Of DeePMD-kit, by their own code.
 BY_ONE_CENTER = (
+    "DeePMD-kit se_e2_a, gelu",
     "DeePMD-kit se_atten",
     "DeePMD-kit se_atten, stripped",
     "DeePMD-kit se_atten, compressed",
@@ -106,7 +107,6 @@ FAMILIES = {
 #: What is refused, and what is said then.
 REFUSED = {
     "deepmd": {
-        "DeePMD-kit se_e2_a, gelu": "its activation function is gelu, expected tanh",
         "DeePMD-kit se_atten, statistics": "set_davg_zero false. Its energies depend on the order",
         "DeePMD-kit DPA-2": "which passes messages; its own pair style deepmd runs it",
     }

@@ -295,8 +295,10 @@ class LocalAtomicModel(nn.Module):
     ) -> dict[str, Tensor]:
         nframes, nlocal, nslots = nlist.shape
         x = extended_coord
-        if self.descriptor.geo_compress:
-            return {"energy": tabulate_fusion_se_a(x, x, x, x, 1)[0]}
+        if hasattr(self.descriptor, "geo_compress"):
+            compressed = self.descriptor.geo_compress
+            if compressed:
+                return {"energy": tabulate_fusion_se_a(x, x, x, x, 1)[0]}
         used = (nlist >= 0).to(extended_coord.dtype)
         index = nlist.clamp(min=0).reshape(nframes, nlocal * nslots)
         x = extended_coord.gather(1, index.unsqueeze(2).expand(-1, -1, 3))
@@ -380,10 +382,17 @@ class LocalEnergyModel(nn.Module):
 
 def local_deepmd(
     sel: Sequence[int] = (60, 60), mixed: bool = False, messages: bool = False,
-    gives: str = "energy", parameters: int = 0, compressed: bool = False,
+    gives: str = "energy", parameters: int = 0, compressed: bool = False, activation: str = "",
 ) -> LocalEnergyModel:  # fmt: skip
+    """A random model of O and Hf; with an activation it has the parts of se_e2_a, too."""
     torch.manual_seed(1)
-    return LocalEnergyModel(list(sel), mixed, messages, gives, parameters, compressed)
+    model = LocalEnergyModel(list(sel), mixed, messages, gives, parameters, compressed)
+    if activation:
+        atomic = model.atomic_model
+        atomic.descriptor = DescrptSeA(DescrptBlockSeA(list(sel), False, True, activation))
+        atomic.fitting_net = EnergyFittingNet(len(sel), True, activation, False)
+        atomic.type_map = ["O", "Hf"]
+    return model
 
 
 # MACE

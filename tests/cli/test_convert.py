@@ -78,6 +78,15 @@ def test_other_deepmd(tmp_path, mixed: bool):
         engine(dense)
 
 
+def test_se_e2_a_that_is_none_of_the_contract(tmp_path):
+    """By the code of the file, and the reason is told."""
+    path = save(foreign_models.local_deepmd(activation="gelu"), tmp_path / "graph.pth")
+    report = convert(path, tmp_path / "a.pt")
+    assert report.family == "DeePMD-kit, DescrptSeA" and report.engine == "torchscript, float64"
+    assert report.told["own code"] == "runs: its activation function is gelu, expected tanh"
+    assert report.force_difference < 1e-13
+
+
 @pytest.mark.parametrize(
     "make,words",
     [

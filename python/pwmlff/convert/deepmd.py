@@ -76,11 +76,19 @@ def read(source: Source) -> Foreign | None:
     kind = getattr(getattr(atomic, "descriptor", None), "original_name", "")
     if kind != "DescrptSeA":
         return _by_edges(source, model, kind, notes)
-    reader = _Reader(source.path, atomic)
+    reader = _Reader(atomic)
+    try:
+        module = reader.model()
+    except ValueError as reason:
+        if hasattr(model, "has_message_passing"):
+            return _by_edges(source, model, kind, {"own code": f"runs: {reason}", **notes})
+        raise Failure(
+            f"'{source.path}' is a model of DeePMD-kit that cannot be converted: {reason}"
+        ) from reason
     slots = [f"{n} {symbol}" for n, symbol in zip(reader.sel, reader.type_map, strict=True)]
     return Foreign(
         family="DeePMD-kit, se_e2_a",
-        module=reader.model(),
+        module=module,
         evaluate=lambda atoms: _evaluate(model, reader.type_map, atoms),
         single=any(parameter.dtype == torch.float32 for parameter in model.parameters()),
         notes={"slots": ", ".join(slots), **notes},
@@ -177,8 +185,8 @@ class _Reader:
     default that changes nothing.
     """
 
-    def __init__(self, path: str, atomic: Any) -> None:
-        self.path, self.atomic = path, atomic
+    def __init__(self, atomic: Any) -> None:
+        self.atomic = atomic
         self.descriptor, self.fitting = atomic.descriptor.sea, atomic.fitting_net
         self.type_map = list(atomic.type_map)
         self.ntypes = len(self.type_map)
@@ -186,6 +194,11 @@ class _Reader:
         self.arrays: dict[str, np.ndarray] = {}
 
     def model(self) -> DP:
+        """The same in our names.
+
+        Raises:
+            ValueError: it has what the contract does not.
+        """
         self._require_known()
         descriptor, ntypes = self.descriptor, self.ntypes
         networks = list(descriptor.filter_layers.networks.children())
@@ -200,32 +213,26 @@ class _Reader:
             self.arrays[bias] = self.arrays.get(bias, 0.0) + self._constant(a, net)
         for name, values in (("davg", descriptor.mean), ("dstd", descriptor.stddev)):
             self.arrays[name] = self._statistics(name, _array(values))
-        try:
-            return DP.from_parameters(
-                self.arrays,
-                atom_type=[atomic_numbers[symbol] for symbol in self.type_map],
-                rmax=float(descriptor.rcut),
-                rmin=float(descriptor.rcut_smth),
-                max_neighbor=max(self.sel),
-                m2=int(descriptor.axis_neuron),
-                sel=self.sel,
-            )
-        except ValueError as error:
-            raise self._failure(str(error)) from error
-
-    def _failure(self, text: str) -> Failure:
-        return Failure(f"'{self.path}' is a model of DeePMD-kit that cannot be converted: {text}")
+        return DP.from_parameters(
+            self.arrays,
+            atom_type=[atomic_numbers[symbol] for symbol in self.type_map],
+            rmax=float(descriptor.rcut),
+            rmin=float(descriptor.rcut_smth),
+            max_neighbor=max(self.sel),
+            m2=int(descriptor.axis_neuron),
+            sel=self.sel,
+        )
 
     def _require_known(self) -> None:
         """Refuse what the contract does not have."""
         unknown = [t for t in self.type_map if atomic_numbers.get(t, 0) < 1]
         if unknown:
-            raise self._failure(
+            raise ValueError(
                 f"its type_map holds {', '.join(map(repr, unknown))}, expected chemical symbols"
             )
         atomic, descriptor, fitting = self.atomic, self.descriptor, self.fitting
         if (quantity := getattr(fitting, "var_name", "energy")) != "energy":
-            raise self._failure(f"its fitting net gives {quantity}, expected energy")
+            raise ValueError(f"its fitting net gives {quantity}, expected energy")
         odd = {
             "exclude_types of its descriptor": _excludes(getattr(descriptor, "emask", None)),
             "pair_exclude_types": _excludes(getattr(atomic, "pair_excl", None)),
@@ -238,7 +245,7 @@ class _Reader:
             "one fitting net for all types (mixed_types)": getattr(fitting, "mixed_types", False),
         }
         if name := next((name for name, present in odd.items() if present), None):
-            raise self._failure(f"it has {name}, which the model contract does not")
+            raise ValueError(f"it has {name}, which the model contract does not")
 
     def _take(self, name: str, net: Any, fitting: bool) -> int:
         """Add the layers of a net, by our names; return the index of the last one."""
@@ -246,7 +253,7 @@ class _Reader:
         for k, layer in enumerate(layers):
             hidden = not fitting or k + 1 < len(layers)
             if hidden and (activation := layer.activate.activation).lower() != "tanh":
-                raise self._failure(f"its activation function is {activation}, expected tanh")
+                raise ValueError(f"its activation function is {activation}, expected tanh")
             prefix, (n_in, n_out) = f"{name}.layers.{k}.", layer.matrix.shape
             self.arrays[prefix + "weight"] = _array(layer.matrix)
             bias, idt = getattr(layer, "bias", None), getattr(layer, "idt", None)
@@ -255,7 +262,7 @@ class _Reader:
             adds = bool(getattr(layer, "resnet", False)) and n_out in (n_in, 2 * n_in)
             expected = n_out == n_in and k > 0 if fitting else n_out in (n_in, 2 * n_in)
             if hidden and adds != expected:
-                raise self._failure(
+                raise ValueError(
                     f"layer {k} of {name}, from width {n_in} to {n_out}, "
                     f"{'adds' if adds else 'does not add'} its input to the result"
                 )
@@ -282,7 +289,7 @@ class _Reader:
         blocks = []
         for block in np.split(values, np.cumsum(self.sel)[:-1], axis=1):
             if not (block == block[:, :1]).all():
-                raise self._failure(f"{name} differs between the slots of one pair of types")
+                raise ValueError(f"{name} differs between the slots of one pair of types")
             blocks.append(block[:, :1].repeat(max(self.sel), axis=1))
         return np.concatenate(blocks, axis=1).reshape(self.ntypes, -1)
 
