@@ -64,13 +64,15 @@ GATED = (
     "MACE, nonlinear behind linear",
 )
 #: Of DeePMD-kit, by their own code.
-BY_ONE_CENTER = (
+OF_DEEPMD = (
     "DeePMD-kit se_e2_a, gelu",
     "DeePMD-kit se_atten",
     "DeePMD-kit se_atten, stripped",
     "DeePMD-kit se_atten, compressed",
     "DeePMD-kit se_e2_r",
     "DeePMD-kit se_e2_r and se_atten",
+    "DeePMD-kit DPA-2",
+    "DeePMD-kit DPA-3",
 )
 SYSTEM = {"charge": -1, "spin": 2}  # of models that embed them, as other_programs.py has it
 #: What a program makes, by its name or by name and release where that one makes other files.
@@ -85,7 +87,7 @@ FAMILIES = {
         "DeePMD-kit se_e2_a, no steps",
         "DeePMD-kit se_e2_a, float32",
         "DeePMD-kit se_e2_a, compressed",
-        *BY_ONE_CENTER,
+        *OF_DEEPMD,
     ),
     "mace": (*MACE, *OF_CODE, *GATED, "MACE, charge and spin"),
     "mace-0.3.10": MACE,
@@ -108,7 +110,6 @@ FAMILIES = {
 REFUSED = {
     "deepmd": {
         "DeePMD-kit se_atten, statistics": "set_davg_zero false. Its energies depend on the order",
-        "DeePMD-kit DPA-2": "which passes messages; its own pair style deepmd runs it",
     }
 }
 RANKS = (1, 2, 4)

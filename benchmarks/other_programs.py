@@ -80,6 +80,14 @@ DPA_2 = {
     "repformer": {"rcut": 3.0, "rcut_smth": 2.0, "nsel": 40, "nlayers": 1}, "seed": 1,
 }  # fmt: skip
 
+DPA_3 = {
+    "type": "dpa3", "seed": 1,
+    "repflow": {
+        "n_dim": 8, "e_dim": 6, "a_dim": 4, "nlayers": 2, "e_rcut": 4.0, "e_rcut_smth": 3.0,
+        "e_sel": 80, "a_rcut": 3.0, "a_rcut_smth": 2.0, "a_sel": 40,
+    },
+}  # fmt: skip
+
 
 def deepmd_with(
     folder: Path, descriptor: dict[str, Any], fitting: dict[str, Any] | None = None,
@@ -359,7 +367,8 @@ FAMILIES: dict[str, Callable[[Path], Evaluate]] = {
         folder, {"type": "hybrid", "list": [RADIAL, ATTENTION]}, means=False
     ),
     "DeePMD-kit se_atten, statistics": lambda folder: deepmd_with(folder, ATTENTION),
-    "DeePMD-kit DPA-2": lambda folder: deepmd_with(folder, DPA_2),
+    "DeePMD-kit DPA-2": lambda folder: deepmd_with(folder, DPA_2, means=False),
+    "DeePMD-kit DPA-3": lambda folder: deepmd_with(folder, DPA_3),
     "DeePMD-kit se_e2_a, gelu": lambda folder: deepmd(
         folder, [8, 16, 32], [24, 24, 24], activation="gelu"
     ),

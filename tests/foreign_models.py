@@ -282,17 +282,43 @@ class DescrptDPA1(nn.Module):
         self.compress_data = nn.ParameterList([nn.Parameter(torch.zeros(1000))] * compressed)
 
 
+@called("deepmd.pt.model.descriptor.se_atten", "DescrptBlockSeAtten")
+class DescrptBlockSeAtten(nn.Module):
+    def __init__(self, slots: int) -> None:
+        super().__init__()
+        self.rcut, self.sel = 4.0, [slots]
+        self.register_buffer("mean", torch.zeros(2, slots, 4))
+
+
+@called("deepmd.pt.model.descriptor.repformers", "DescrptBlockRepformers")
+class DescrptBlockRepformers(nn.Module):
+    """Two layers, within less than the list has."""
+
+    def __init__(self, slots: int) -> None:
+        super().__init__()
+        self.rcut, self.sel, self.nlayers = 3.5, [slots], 2
+
+
+@called("deepmd.pt.model.descriptor.others", "DescrptBlockOthers")
+class DescrptBlockOthers(DescrptBlockRepformers):
+    """A way of passing messages that is not known."""
+
+
 @called("deepmd.pt.model.atomic_model.dp_atomic_model", "DPAtomicModel")
 class LocalAtomicModel(nn.Module):
-    """Pairs and triples of neighbors in slots."""
+    """Pairs and triples of neighbors in slots, and twice what neighbors have if messages pass."""
 
-    def __init__(self, compressed: bool) -> None:
+    def __init__(self, compressed: bool, messages: type | None) -> None:
         super().__init__()
         self.descriptor, self.charge = DescrptDPA1(compressed), random(2)
+        self.messages = messages is not None
+        self.repinit = DescrptBlockSeAtten(60)
+        self.repformers = (messages or DescrptBlockRepformers)(60)
 
     def forward_common_atomic(
-        self, extended_coord: Tensor, extended_atype: Tensor, nlist: Tensor
-    ) -> dict[str, Tensor]:
+        self, extended_coord: Tensor, extended_atype: Tensor, nlist: Tensor,
+        mapping: Tensor | None = None,
+    ) -> dict[str, Tensor]:  # fmt: skip
         nframes, nlocal, nslots = nlist.shape
         x = extended_coord
         if hasattr(self.descriptor, "geo_compress"):
@@ -308,6 +334,12 @@ class LocalAtomicModel(nn.Module):
         weight = weight * self.charge[kinds]
         energy = self.charge[extended_atype[:, :nlocal]] * weight.sum(2)
         energy = energy + (weight.unsqueeze(3) * d).sum(2).square().sum(2)
+        if self.messages:
+            assert mapping is not None
+            near = used * (1.0 - d.square().sum(3) / self.repformers.rcut**2).clamp(min=0.0) ** 3
+            for _ in range(self.repformers.nlayers):
+                of_neighbor = energy.gather(1, mapping.gather(1, index)).reshape(weight.shape)
+                energy = energy + (near * of_neighbor).sum(2).tanh()
         return {"energy": energy.unsqueeze(2)}
 
 
@@ -316,12 +348,12 @@ class LocalEnergyModel(nn.Module):
     """What deepmd_edges.py asks of a model."""
 
     def __init__(
-        self, sel: list[int], mixed: bool, messages: bool, gives: str, parameters: int,
+        self, sel: list[int], mixed: bool, messages: type | None, gives: str, parameters: int,
         compressed: bool,
     ) -> None:  # fmt: skip
         super().__init__()
-        self.atomic_model = LocalAtomicModel(compressed)
-        self.sel, self.mixed, self.messages = sel, mixed, messages
+        self.atomic_model = LocalAtomicModel(compressed, messages)
+        self.sel, self.mixed, self.messages = sel, mixed, messages is not None
         self.gives, self.parameters_of_frame = gives, parameters
 
     @torch.jit.export
@@ -374,14 +406,15 @@ class LocalEnergyModel(nn.Module):
         near = (torch.cdist(x[0], x[0]) < 4.0) & (torch.eye(n) == 0)
         every = torch.arange(n).expand(n, n)
         nlist = torch.where(near, every, torch.full_like(every, -1)).unsqueeze(0)
-        energy = self.atomic_model.forward_common_atomic(x, atype, nlist)["energy"]
+        mapping = torch.arange(n).unsqueeze(0)
+        energy = self.atomic_model.forward_common_atomic(x, atype, nlist, mapping)["energy"]
         gradient = torch.autograd.grad([energy.sum()], [x])[0]
         assert gradient is not None
         return {"atom_energy": energy, "force": -gradient}
 
 
 def local_deepmd(
-    sel: Sequence[int] = (60, 60), mixed: bool = False, messages: bool = False,
+    sel: Sequence[int] = (60, 60), mixed: bool = False, messages: type | None = None,
     gives: str = "energy", parameters: int = 0, compressed: bool = False, activation: str = "",
 ) -> LocalEnergyModel:  # fmt: skip
     """A random model of O and Hf; with an activation it has the parts of se_e2_a, too."""

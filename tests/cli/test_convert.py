@@ -78,6 +78,19 @@ def test_other_deepmd(tmp_path, mixed: bool):
         engine(dense)
 
 
+def test_deepmd_that_passes_messages(tmp_path):
+    """Further than its cutoff; an edge more of an atom that is far enough changes nothing."""
+    model = foreign_models.local_deepmd((60,), True, foreign_models.DescrptBlockRepformers)
+    report = convert(save(model, tmp_path / "a.pth"), tmp_path / "a.pt")
+    assert (report.model.cutoff, report.model.interaction_range) == (4.0, 4.0 + 2 * 3.5)
+    assert report.energy_difference < 1e-13 and report.force_difference < 1e-13
+    engine = choose(tmp_path / "a.pt", "torchscript").engine
+    chain = Atoms("O5", [[3.0 * k, 0.0, 0.0] for k in range(5)])
+    energies = [engine(chain[:n]).atom_energy[0] for n in range(1, 6)]
+    assert abs(np.diff(energies)[:3]).min() > 1e-8  # the fourth atom is two layers and a list away
+    assert energies[4] == energies[3] and energies[0] == 0.0
+
+
 def test_se_e2_a_that_is_none_of_the_contract(tmp_path):
     """By the code of the file, and the reason is told."""
     path = save(foreign_models.local_deepmd(activation="gelu"), tmp_path / "graph.pth")
@@ -523,8 +536,8 @@ REFUSED = {
     "no energy": (lambda: foreign_models.deepmd(exclude_types=[1]), "exclude_types of its fitting"),
     "parameters": (lambda: foreign_models.deepmd(numb_fparam=2), "numb_fparam"),
     "messages": (
-        lambda: foreign_models.local_deepmd(messages=True),
-        "class DescrptDPA1, which passes messages; its own pair style deepmd runs it",
+        lambda: foreign_models.local_deepmd(messages=foreign_models.DescrptBlockOthers),
+        "class DescrptDPA1, which passes messages in a way that is not known here",
     ),
     "dipoles": (lambda: foreign_models.local_deepmd(gives="dipole"), "gives dipole, expected"),
     "frames": (lambda: foreign_models.local_deepmd(parameters=1), "with fparam, which the model"),

@@ -75,7 +75,7 @@ def engine_of(family: str, ranks: int) -> str:
         return "compiled"
     if family in families.OF_CODE:
         return "torchscript in rounds" if ranks > 1 else "torchscript,"
-    if family.startswith(("MACE", "DeePMD-kit")) and family not in families.BY_ONE_CENTER:
+    if family.startswith(("MACE", "DeePMD-kit")) and family not in families.OF_DEEPMD:
         return "fused"
     return "torchscript in rounds" if ranks > 1 and family.startswith("NequIP") else "torchscript,"
 
@@ -143,7 +143,7 @@ def test_same_numbers(tmp_path: Path, made, program: str, family: str):
     assert {name: card[name] for name in families.SYSTEM if name in card} == system
     assert report.told.get("head") == ("second of first, second" if "heads" in family else None)
     gates = CHGNET if program.startswith("chgnet") else GATES["float32" in family]
-    today = (*families.OF_CODE, *families.GATED, *families.BY_ONE_CENTER)
+    today = (*families.OF_CODE, *families.GATED, *families.OF_DEEPMD)
     # ZBL of MACE is of float32 in lmp alone.
     rounded = "float32" in family or "ZBL" in family
     gates = CODE if (family in today or system) and not rounded else gates

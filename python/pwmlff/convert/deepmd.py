@@ -18,7 +18,7 @@ import torch
 from ase import Atoms
 from ase.data import atomic_numbers
 
-from pwmlff.convert.deepmd_edges import DeepmdEdges
+from pwmlff.convert.deepmd_edges import DeepmdEdges, reach
 from pwmlff.convert.foreign import Foreign, Numbers, Source
 from pwmlff.models import DP
 from pwmlff.models.saving import rewritten
@@ -125,11 +125,11 @@ def _by_edges(source: Source, model: Any, kind: str, notes: dict[str, str]) -> F
     gives = [name for name in model.model_output_type() if name != "mask"]
     if gives != ["energy"]:
         raise Failure(f"{what} that gives {', '.join(gives)}, expected energy")
-    if model.has_message_passing():
+    interaction_range = reach(model)
+    if not interaction_range:
         raise Failure(
-            f"{what} with a descriptor of class {kind}, which passes messages; its own pair style "
-            "deepmd runs it, and those with se_e2_a, se_atten (DPA-1) or others that see the "
-            "neighbors of an atom alone can be converted"
+            f"{what} with a descriptor of class {kind}, which passes messages in a way that is not "
+            "known here; its own pair style deepmd runs it"
         )
     for name in ("fparam", "aparam"):
         if getattr(model, f"get_dim_{name}")() > 0:
@@ -147,7 +147,7 @@ def _by_edges(source: Source, model: Any, kind: str, notes: dict[str, str]) -> F
             f"{what} whose type_map holds {', '.join(map(repr, type_map))}, expected chemical "
             "symbols"
         )
-    edges = DeepmdEdges(model, elements)
+    edges = DeepmdEdges(model, elements, interaction_range)
     return Foreign(
         family=f"DeePMD-kit, {kind or 'several models'}",
         module=edges,

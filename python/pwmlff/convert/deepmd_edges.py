@@ -1,8 +1,9 @@
-"""Models of DeePMD-kit's PyTorch backend that are local, by their own code: se_atten (DPA-1),
-se_e2_r, se_e3, hybrid descriptors and what else passes no messages.
+"""Models of DeePMD-kit's PyTorch backend by their own code: se_atten (DPA-1), se_e2_r, se_e3,
+hybrid descriptors and what else passes no messages, DPA-2 and DPA-3.
 
-Sources: Zhang et al. 2024, doi:10.1038/s41524-024-01278-7 (DPA-1); Zeng et al. 2025,
-doi:10.1021/acs.jctc.5c00340 (DeePMD-kit v3).
+Sources: Zhang et al. 2024, doi:10.1038/s41524-024-01278-7 (DPA-1); Zhang et al. 2024,
+doi:10.1038/s41524-024-01493-2 (DPA-2); Zhang et al. 2025, arXiv:2506.01686 (DPA-3);
+Zeng et al. 2025, doi:10.1021/acs.jctc.5c00340 (DeePMD-kit v3).
 """
 
 from __future__ import annotations
@@ -14,25 +15,36 @@ import torch
 from torch import Tensor, nn
 
 NO_ROOM = "an atom has more neighbors than sel of this DeePMD-kit model has room for"
+#: Parts of DPA-2 and DPA-3 whose lists have neighbors of all types together; these pass messages.
+PASSING = ("DescrptBlockRepformers", "DescrptBlockRepflows")
+BLOCKS = (*PASSING, "DescrptBlockSeAtten", "DescrptBlockSeTTebd")
 #: Up to a distance, angstrom, of a type, or -1 for all: most neighbors.
 Room = tuple[float, int, int]
 
 
 class DeepmdEdges(nn.Module):
-    """Such a model by edges: each center is a structure of its own, with its neighbors around it.
+    """Such a model by edges: a structure whose atoms have a neighbor of their own for each edge.
+
+    A model that passes messages maps these to the atoms that they are, with whatever edges they
+    have in turn.
 
     Args:
-        model: of a file, whose energy of an atom depends on its neighbors alone.
+        model: of a file.
         elements: atomic numbers, in the order of its types.
+        interaction_range: how far the energy of an atom reaches, angstrom; more than the cutoff
+            where messages are passed.
     """
 
-    __constants__ = ("no_room", "sorts")
+    __constants__ = ("messages", "no_room", "sorts")
 
-    def __init__(self, model: Any, elements: list[int]) -> None:
+    def __init__(self, model: Any, elements: list[int], interaction_range: float) -> None:
         super().__init__()
         self.model = model
         self.model_type, self.atom_type = "EDGE", elements
-        self.cutoff = self.interaction_range = float(model.get_rcut())
+        single = any(parameter.dtype == torch.float32 for parameter in model.parameters())
+        self.dtype = "float32" if single else "float64"
+        self.cutoff, self.interaction_range = float(model.get_rcut()), interaction_range
+        self.messages = bool(model.has_message_passing())
         self.no_room = NO_ROOM
         self.sorts = bool(model.need_sorted_nlist_for_lower())
         #: Of the model and each part of it that has a list of its own.
@@ -40,23 +52,27 @@ class DeepmdEdges(nn.Module):
 
     def forward(self, edge_vec: Tensor, edge_index: Tensor, types: Tensor, nlocal: int) -> Tensor:
         """Energies of atoms [nlocal], as the model contract has it."""
-        center, neighbor = edge_index[0], types[edge_index[1]]
-        self.require_room(edge_vec, center, neighbor)
-        count = torch.bincount(center, minlength=nlocal)
+        center, neighbor = edge_index[0], edge_index[1]
+        self.require_room(edge_vec, center, types[neighbor])
+        n = types.size(0) if self.messages else nlocal
+        count = torch.bincount(center, minlength=n)
         most = int(count.max()) if center.size(0) > 0 else 0
-        place = 1 + torch.arange(center.size(0), device=center.device)
-        place = place - (count.cumsum(0) - count)[center]  # 1 .. most, behind the center
-        x = torch.zeros(nlocal, 1 + most, 3, dtype=edge_vec.dtype, device=edge_vec.device)
-        x = x.index_put((center, place), edge_vec)
-        kinds = torch.zeros(nlocal, 1 + most, dtype=torch.int64, device=types.device)
-        kinds[:, 0] = types[:nlocal]
-        kinds = kinds.index_put((center, place), neighbor)
-        listed = torch.full((nlocal, 1, most), -1, dtype=torch.int64, device=types.device)
-        listed = listed.index_put((center, torch.zeros_like(center), place - 1), place)
+        edge = torch.arange(center.size(0), device=center.device)
+        place = edge - (count.cumsum(0) - count)[center]  # among those of its center
+        # Where the atoms are makes no difference: only vectors from them do. The model's code takes
+        # them in float64, whatever its networks are in.
+        x = torch.cat((torch.zeros(n, 3, device=edge_vec.device), edge_vec)).to(torch.float64)
+        kinds = torch.cat((types[:n], types[neighbor])).unsqueeze(0)
+        mapping: Tensor | None = None
+        if self.messages:
+            mapping = torch.cat((torch.arange(n, device=center.device), neighbor)).unsqueeze(0)
+        listed = torch.full((n, most), -1, dtype=torch.int64, device=types.device)
+        listed = listed.index_put((center, place), n + edge).unsqueeze(0)
+        x = x.unsqueeze(0)
         listed = self.model.format_nlist(x, kinds, listed, extra_nlist_sort=self.sorts)
-        found = self.model.atomic_model.forward_common_atomic(x, kinds, listed)
+        found = self.model.atomic_model.forward_common_atomic(x, kinds, listed, mapping)
         energies: Tensor = found["energy"]
-        return energies.reshape(nlocal).to(edge_vec.dtype)
+        return energies.reshape(n)[:nlocal].to(edge_vec.dtype)
 
     def require_room(self, edge_vec: Tensor, center: Tensor, neighbor: Tensor) -> None:
         """Neighbors beyond `sel` would be left out, and energies jump."""
@@ -78,3 +94,23 @@ def _rooms(model: Any) -> Iterator[Room]:
             else:
                 for kind, most in enumerate(sel):
                     yield cutoff, kind, most
+        elif getattr(part, "original_name", "") in BLOCKS:
+            yield float(part.rcut), -1, sum(int(n) for n in part.sel)
+            if hasattr(part, "a_rcut"):
+                yield float(part.a_rcut), -1, int(part.a_sel)
+
+
+def reach(model: Any) -> float:
+    """How far the energy of an atom reaches, angstrom; 0 where parts of unknown ways pass messages.
+
+    Each layer of DPA-2 and DPA-3 takes features of neighbors. Those that the first layer of DPA-2
+    takes know the neighbors of their atoms.
+    """
+    if not model.has_message_passing():
+        return float(model.get_rcut())
+    blocks = [part for part in model.modules() if getattr(part, "original_name", "") in BLOCKS]
+    passing = [part for part in blocks if part.original_name in PASSING]
+    if not passing:
+        return 0.0
+    first = max((float(part.rcut) for part in blocks if part not in passing), default=0.0)
+    return first + sum(int(part.nlayers) * float(part.rcut) for part in passing)
