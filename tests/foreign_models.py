@@ -279,7 +279,8 @@ class DescrptDPA1(nn.Module):
     def __init__(self, compressed: bool) -> None:
         super().__init__()
         self.geo_compress = compressed
-        self.compress_data = nn.ParameterList([nn.Parameter(torch.zeros(1000))] * compressed)
+        table = nn.Parameter(torch.zeros(1000, dtype=torch.float64))
+        self.compress_data = nn.ParameterList([table] * compressed)
 
 
 @called("deepmd.pt.model.descriptor.se_atten", "DescrptBlockSeAtten")
