@@ -56,7 +56,7 @@ step 'kernel tests' 120 "${tests[@]}" -n 8 tests/kernels -k 'cuda or cell_list o
 step 'lmp tests' 180 "${tests[@]}" -n 4 tests/lammps -k 'device or gpu'
 step neps 90 python3 benchmarks/gpu_neps.py examples/hfo2/nep.txt --elements 'Hf O' --cells 2 8 32 --threads 8 \
   ${PWMLFF_GPUMD:+--gpumd "$PWMLFF_GPUMD"}
-# The table has steps and times. A NEP has its own code on a CPU alone.
+# Of a Deep Potential: NEPs are trained on CPUs alone. The table has steps and times.
 [ ! -d "${PWMLFF_TEST_DATA:-}/hfo2_dft" ] ||
   step training 75 pwmlff train --data "$PWMLFF_TEST_DATA/hfo2_dft/train.extxyz" --elements 'Hf O' --device cuda \
     --max-time 60s -o "$logs/training"

@@ -126,12 +126,13 @@ def deepmd_with(
             angular = 0.0 * drawn[..., 1:] if name == "mean" else drawn[..., 1:]
             whole = torch.cat((drawn[..., :1], angular.repeat(1, 1, 3)), -1)
             values.copy_(whole[..., : values.shape[-1]].expand_as(values))
-    torch.jit.script(model).save(str(folder / "own.pth"))
+    own = str(folder / ("own.pth" if compressed else "model.pth"))
+    torch.jit.script(model).save(own)
     if compressed:
         model.min_nbor_dist = torch.tensor(CLOSEST, dtype=torch.float64)
         model.enable_compression(5.0, 0.01, 0.1, -1)  # as the command has it by default
-    torch.jit.script(model).save(str(folder / "model.pth"))
-    return from_ase(DP(str(folder / "own.pth")))
+        torch.jit.script(model).save(str(folder / "model.pth"))
+    return from_ase(DP(own))
 
 
 def mace(

@@ -18,7 +18,7 @@ import torch
 from ase import Atoms
 from ase.data import atomic_numbers
 
-from pwmlff.convert.deepmd_edges import DeepmdEdges, reach
+from pwmlff.convert.deepmd_edges import DeepmdEdges, is_single, reach
 from pwmlff.convert.foreign import Foreign, Numbers, Source
 from pwmlff.models import DP
 from pwmlff.models.saving import rewritten
@@ -90,7 +90,7 @@ def read(source: Source) -> Foreign | None:
         family="DeePMD-kit, se_e2_a",
         module=module,
         evaluate=lambda atoms: _evaluate(model, reader.type_map, atoms),
-        single=any(parameter.dtype == torch.float32 for parameter in model.parameters()),
+        single=is_single(model),
         notes={"slots": ", ".join(slots), **notes},
     )
 
@@ -152,7 +152,7 @@ def _by_edges(source: Source, model: Any, kind: str, notes: dict[str, str]) -> F
         family=f"DeePMD-kit, {kind or 'several models'}",
         module=edges,
         evaluate=lambda atoms: _evaluate(model, type_map, atoms),
-        single=any(parameter.dtype == torch.float32 for parameter in model.parameters()),
+        single=is_single(model),
         notes={"neighbors": f"at most {' and '.join(map(str, model.get_sel()))}", **notes},
     )
 

@@ -41,8 +41,7 @@ class DeepmdEdges(nn.Module):
         super().__init__()
         self.model = model
         self.model_type, self.atom_type = "EDGE", elements
-        single = any(parameter.dtype == torch.float32 for parameter in model.parameters())
-        self.dtype = "float32" if single else "float64"
+        self.dtype = "float32" if is_single(model) else "float64"
         self.cutoff, self.interaction_range = float(model.get_rcut()), interaction_range
         self.messages = bool(model.has_message_passing())
         self.no_room = NO_ROOM
@@ -61,14 +60,13 @@ class DeepmdEdges(nn.Module):
         place = edge - (count.cumsum(0) - count)[center]  # among those of its center
         # Where the atoms are makes no difference: only vectors from them do. The model's code takes
         # them in float64, whatever its networks are in.
-        x = torch.cat((torch.zeros(n, 3, device=edge_vec.device), edge_vec)).to(torch.float64)
+        x = torch.cat((torch.zeros(n, 3, device=edge_vec.device), edge_vec)).to(torch.float64)[None]
         kinds = torch.cat((types[:n], types[neighbor])).unsqueeze(0)
         mapping: Tensor | None = None
         if self.messages:
             mapping = torch.cat((torch.arange(n, device=center.device), neighbor)).unsqueeze(0)
         listed = torch.full((n, most), -1, dtype=torch.int64, device=types.device)
         listed = listed.index_put((center, place), n + edge).unsqueeze(0)
-        x = x.unsqueeze(0)
         listed = self.model.format_nlist(x, kinds, listed, extra_nlist_sort=self.sorts)
         found = self.model.atomic_model.forward_common_atomic(x, kinds, listed, mapping)
         energies: Tensor = found["energy"]
@@ -83,6 +81,11 @@ class DeepmdEdges(nn.Module):
                 counts = counts & (neighbor == kind)
             of_center = torch.bincount(center[counts], minlength=1)
             assert int(of_center.max()) <= most, self.no_room
+
+
+def is_single(model: Any) -> bool:
+    """Whether any network of a model computes in float32."""
+    return any(parameter.dtype == torch.float32 for parameter in model.parameters())
 
 
 def _rooms(model: Any) -> Iterator[Room]:
