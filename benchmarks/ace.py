@@ -1,10 +1,13 @@
 """How fast an ACE is here and in python-ace: whole steps of lmp beside a calculator, on one core.
 
     python benchmarks/ace.py Cu.yace Cu 3.63 [--python-ace DIR/bin/python] [--cells 4]
+    python benchmarks/ace.py Cu.yace Cu 3.63 --gamma Cu.yaml [--python-ace DIR/bin/python]
 
 The crystal is face-centered cubic with some disorder. The fastest of several runs counts here, the
 CPU seconds of the fastest of several evaluations there, for which atoms move a little. python-ace
-searches for neighbors each time, lmp where atoms have moved by more than half of the skin.
+searches for neighbors each time, lmp where atoms have moved by more than half of the skin. With
+--gamma both look at the extrapolation grade each time: of B functions and the .asi beside them, of
+which `pwmlff convert` has made the model.
 """
 
 from __future__ import annotations
@@ -27,10 +30,13 @@ from pwmlff import Calculator
 STEPS, ROUNDS = 20000, 5  # atom-steps of a run, and runs
 
 
-def own(model: str, precision: str, atoms: Atoms) -> tuple[float, np.ndarray, str]:
+def own(
+    model: str, precision: str, atoms: Atoms, options: str = ""
+) -> tuple[float, np.ndarray, str]:
     """Seconds of a whole step, forces, and the engine."""
     calculator = Calculator(model, precision=precision, nthreads=1)
-    style, steps = f"{Path(model).resolve()} precision {precision}", max(3, STEPS // len(atoms))
+    style = f"{Path(model).resolve()} precision {precision}{options}"
+    steps = max(3, STEPS // len(atoms))
     best = min(step_seconds(atoms, style, str(atoms.symbols[0]), steps) for _ in range(ROUNDS))
     return best, calculator.get_property("forces", atoms), f"{calculator.engine}, {precision}"
 
@@ -60,6 +66,7 @@ def main() -> None:
     parser.add_argument("constant", type=float, help="of the lattice, angstrom")
     parser.add_argument("--python-ace", default="", help="a Python that has it")
     parser.add_argument("--cells", type=int, default=4)
+    parser.add_argument("--gamma", default="", help="B functions, with the .asi beside them")
     options = parser.parse_args()
     atoms = bulk(options.element, "fcc", a=options.constant, cubic=True).repeat(options.cells)
     atoms.rattle(0.08, seed=1)
@@ -76,11 +83,15 @@ def main() -> None:
     add(name, first, forces)
     seconds, found, name = own(options.model, "mixed", atoms)
     add(name, seconds, found)
-    others = (
-        ["grace-fs"] if options.model.endswith(".yaml") else ["python-ace-product", "python-ace"]
-    )
+    source = options.model
+    others = ["grace-fs"] if source.endswith(".yaml") else ["python-ace-product", "python-ace"]
+    if options.gamma:
+        others, source = ["python-ace-gamma"], options.gamma
+        for precision in ("double", "mixed"):
+            seconds, found, name = own(options.model, precision, atoms, " gamma 1e9 warn")
+            add(f"{name}, gamma", seconds, found)
     for name in others if options.python_ace else []:
-        add(name, *other(options.python_ace, name, options.model, atoms))
+        add(name, *other(options.python_ace, name, source, atoms))
     Console().print(f"{len(atoms)} atoms of {options.element}", table)
 
 

@@ -16,6 +16,7 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -39,6 +40,15 @@ def _python_ace(model: str, recursive: bool = True) -> Any:
 
     basis = ACECTildeBasisSet(model) if model.endswith(".ace") else model
     return PyACECalculator(basis, recursive=recursive)
+
+
+def _python_ace_gamma(model: str) -> Any:
+    """Of B functions (.yaml), with the .asi beside them."""
+    from pyace import PyACECalculator
+
+    calculator = PyACECalculator(model)
+    calculator.set_active_set(str(Path(model).with_suffix(".asi")))
+    return calculator
 
 
 def _grace_fs(model: str) -> Any:
@@ -96,6 +106,7 @@ CALCULATORS: dict[str, Callable[[str], Any]] = {
     "calorine": _calorine,  # NEP_CPU
     "nep-adapters": _nep_adapters,  # NEP_CPU too
     "python-ace": _python_ace,  # PACE
+    "python-ace-gamma": _python_ace_gamma,
     "python-ace-product": lambda model: _python_ace(model, recursive=False),
     "grace-fs": _grace_fs,  # GRACE/FS in python-ace
     "pwmlff": _pwmlff,

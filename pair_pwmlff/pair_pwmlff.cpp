@@ -461,8 +461,8 @@ void PairPWMLFF::init_style()
   if (options.watches_gamma() && !has_grade)
     error->all(FLERR,
                "Pair style pwmlff: the keyword {} needs the extrapolation grade that files of "
-               "'pwmlff train' of kind DP have, evaluated by the fused engine; model '{}' runs "
-               "with engine {}",
+               "'pwmlff train' of kind DP have, and ACEs converted with an active set, evaluated "
+               "by the fused engine; model '{}' runs with engine {}",
                options.gamma ? "gamma" : "calibration", models.front()->info().file,
                models.front()->engine());
   budget->init(!logged);

@@ -43,10 +43,29 @@ def genuine(name: str) -> tuple[Path, list[tuple[Atoms, np.ndarray, np.ndarray]]
 
 
 def random_text(
-    inner: str = "density", radial: str = "ChebExpCos", seed: int = 1, grace: bool = False
-) -> str:
-    """A potential of O and Hf whose rows keep their values as atoms are turned."""
+    inner: str = "density", radial: str = "ChebExpCos", seed: int = 1, grace: bool = False,
+    vectors: int = 0, change: tuple[int, int, int, float] | None = None,
+) -> str:  # fmt: skip
+    """A potential of O and Hf whose rows keep their values as atoms are turned.
+
+    Args:
+        inner: the type of inner cutoffs.
+        radial: functions.
+        seed: of all numbers.
+        grace: a file of GRACE/FS.
+        vectors: for how many densities there is an active set: none, one, or both.
+        change: element, function and density of a coefficient, and how much is added to it.
+    """  # fmt: skip
     rng = np.random.default_rng(seed)
+    count = 0
+
+    def coefficients() -> np.ndarray:
+        nonlocal count
+        found = rng.uniform(-0.3, 0.3, 2)
+        if change is not None and (a, count) == change[:2]:
+            found[change[2]] += change[3]
+        count += 1
+        return found
 
     def numbers(*shape: int, size: float = 0.4) -> str:
         return str(rng.uniform(-size, size, shape).tolist())
@@ -93,14 +112,16 @@ def random_text(
     text += "functions:\n"
     for a in range(2):
         text += f"  {a}:\n"
+        count = 0
         for n in range(1, nbase + 1) if not grace else ():
             text += (
                 f"    - {{mu0: {a}, rank: 1, ndensity: 2, num_ms_combs: 1, mus: [{n % 2}], "
-                f"ns: [{n}], ls: [0], ms_combs: [0], ctildes: {numbers(2)}}}\n"
+                f"ns: [{n}], ls: [0], ms_combs: [0], ctildes: {coefficients().tolist()}"
+                f"{', gen_cgs: [1]' * (vectors > 0)}}}\n"
             )
         for ls, ms, coupling in rows:
             for n in range(1, nradial + 1):
-                c = rng.uniform(-0.3, 0.3, 2)
+                c = coefficients()
                 rank, whole = len(ls), np.outer(coupling, c).ravel().tolist()
                 text += f"    - {{mu0: {a}, ndensity: 2, ls: {ls}, ms_combs: {ms}, "
                 if grace:
@@ -109,9 +130,11 @@ def random_text(
                     mus = [(n + t) % 2 for t in (0, *range(rank - 1))]
                     text += (
                         f"rank: {rank}, num_ms_combs: {len(coupling)}, mus: {mus}, "
-                        f"ns: {[n] * rank}, ctildes: {whole}}}\n"
+                        f"ns: {[n] * rank}, ctildes: {whole}"
+                        f"{f', gen_cgs: {coupling}' * (vectors > 0)}}}\n"
                     )
-    return text
+    lines = [f"  {a}: {numbers(vectors * count, vectors * count)}\n" for a in range(2)]
+    return text + ("active_set:\n" + "".join(lines)) * (vectors > 0)
 
 
 #: Texts of all forms.

@@ -42,6 +42,7 @@ struct NetworkInfo {
   bool has_gpu_code = true;          // engines take EngineSettings::device
   double screening = 0.0;    // alpha of Ewald's sum of its charges, 1/angstrom; 0: it has none
   // Of a family with files of its own.
+  bool has_grade = false;    // its engines say how far atoms are from what it was trained on
   std::size_t nparameters = 0;
   std::vector<int> without_data;        // atomic numbers that its data had no atom of
   std::vector<std::string> warnings;    // what a user should know of it, a sentence each

@@ -51,6 +51,7 @@ std::string described(const NetworkInfo &info, const std::string &family)
          ", \"cutoff\": " + number(info.cutoff) +
          ", \"nparameters\": " + std::to_string(info.nparameters) +
          ", \"has_charges\": " + json_truth(info.screening > 0.0) +
+         ", \"has_grade\": " + json_truth(info.has_grade) +
          ", \"takes_temperature\": " + json_truth(info.takes_temperature) +
          ", \"without_data\": " + json_list(info.without_data, integer_text) +
          ", \"warnings\": " + json_list(info.warnings, json_text) + "}";

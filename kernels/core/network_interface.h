@@ -26,7 +26,7 @@ PWMLFF_KERNELS_API pwmlff_network *pwmlff_read_network(const char *family, const
 PWMLFF_KERNELS_API void pwmlff_free_network(pwmlff_network *network);
 
 /// An object of JSON, valid as long as the network: kind, atom_type, cutoff, nparameters,
-/// has_charges, takes_temperature, without_data, warnings, as in NetworkInfo.
+/// has_charges, has_grade, takes_temperature, without_data, warnings, as in NetworkInfo.
 PWMLFF_KERNELS_API const char *pwmlff_describe_network(const pwmlff_network *network);
 
 /// The arrays as they are written, valid as long as the network.

@@ -270,8 +270,8 @@ class Network:
         family: of which they are a file, as "nep" of nep.txt; empty for arrays.
 
     Attributes:
-        facts: kind, atom_type, cutoff, nparameters, has_charges, takes_temperature, without_data
-            and warnings.
+        facts: kind, atom_type, cutoff, nparameters, has_charges, has_grade, takes_temperature,
+            without_data and warnings.
 
     Raises:
         ValueError: they are damaged, or no model that the fused engines run; the text goes on after

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import yaml
 from ase import Atoms
 from ase.io import write
 from typer.testing import CliRunner
@@ -98,6 +99,61 @@ def test_rotation(ace: Path):
     turned.calc = Calculator(ace)
     np.testing.assert_allclose(turned.get_potential_energies(), energies, rtol=0, atol=1e-11)
     np.testing.assert_allclose(turned.get_forces(), before @ by, rtol=0, atol=1e-10)
+
+
+@pytest.mark.parametrize(
+    "form, vectors", [("distance, ChebPow", 1), ("distance, ChebPow", 2), ("GRACE/FS", 1)]
+)
+def test_grade(tmp_path: Path, form: str, vectors: int):
+    """Energies change by coefficients as B functions, times the slopes of the embedding."""
+    options, path = {**FORMS[form], "vectors": vectors}, tmp_path / "a.yace"
+    atoms = structure()
+
+    def energies(change: tuple[int, int, int, float]) -> np.ndarray:
+        text = random_text(**options, change=change)
+        if vectors == 1:  # F = rho_1 + rho_2, so that slopes are 1
+            text = text.replace("[1, 1, 1, 0.5]", "[1, 1, 1, 1]")
+        path.write_text(text)
+        return reference.evaluate(path, atoms).atom_energy
+
+    path.write_text(random_text(**options))
+    inverse = yaml.safe_load(path.read_text().partition("active_set:")[2])
+    wanted = np.empty(len(atoms))
+    for a, z in enumerate((8, 72)):
+        count, step = len(inverse[a]) // vectors, 1e-4
+        v = np.array(
+            [
+                (energies((a, f, p, step)) - energies((a, f, p, -step))) / (2 * step)
+                for p in range(vectors)
+                for f in range(count)
+            ]
+        )
+        of = atoms.numbers == z
+        wanted[of] = abs(np.asarray(inverse[a]).T @ v)[:, of].max(axis=0)
+    path.write_text(random_text(**options))
+    if form == "GRACE/FS":
+        wanted /= 1.5  # by which the file scales energies, but not B functions
+    assert wanted.min() > 1e-3
+    for precision, tolerance in {"double": 1e-5, "mixed": 1e-4}.items():
+        gamma = Calculator(path, precision=precision, nthreads=2).get_property("gamma", atoms)
+        np.testing.assert_allclose(gamma, wanted, rtol=tolerance)
+
+
+@pytest.mark.parametrize(
+    "found, put, words",
+    [
+        ("active_set:\n  0: [[", "active_set:\n  0: [[1, ", "an active set of element O of 145"),
+        ("\n  1: [[", "\n  2: [[", "active sets of 3 elements"),
+        (", gen_cgs: [1]}", "}", "gen_cgs of element O"),
+        (", gen_cgs: [1]}", ", gen_cgs: [1, 2]}", "as many as its rank"),
+    ],
+)
+def test_damaged_active_set(tmp_path: Path, found: str, put: str, words: str):
+    text = random_text(vectors=1)
+    assert found in text
+    (tmp_path / "a.yace").write_text(text.replace(found, put, 1))
+    with pytest.raises(Failure, match=words):
+        Calculator(tmp_path / "a.yace")
 
 
 def test_commands(ace: Path, tmp_path: Path):

@@ -13,11 +13,13 @@ from ase import Atoms
 from ase.build import bulk
 from torch import nn
 
+import ace_files
 import dp_oracle
 import edge_models
 import foreign_models
 from foreign_models import save
 from nep_files import HEADS, random_text
+from pwmlff import Calculator
 from pwmlff.convert import conversion, convert, mace_export
 from pwmlff.evaluation import model_file, reference, self_test
 from pwmlff.evaluation.engine import choose
@@ -323,6 +325,60 @@ def test_chgnet(tmp_path, monkeypatch, caplog):
     program.write_text("#!/bin/sh\necho no such key >&2; exit 1\n")
     with pytest.raises(Failure, match=r"makes nothing of '.*', a checkpoint of CHGNet:\nno such"):
         convert(source, tmp_path / "a.pt")
+
+
+def test_active_set(tmp_path, monkeypatch):
+    """python-ace is asked for B functions, numbers and gamma; gamma of another kind is refused."""
+    source, made, turn = (tmp_path / name for name in ("a.yaml", "made.yace", "turn"))
+    active_set, target = tmp_path / "a.asi", tmp_path / "a.yace"
+    source.write_text("species:\n- {}\n")
+    made.write_text(ace_files.random_text(vectors=1))
+    np.savez(active_set.open("wb"), O=np.ones((3, 3)))
+    calculator, off = Calculator(made), 0.0
+    for k, cluster in enumerate(self_test.clusters(model_file.describe_unopened(made))):
+        numbers = reference.evaluate(made, cluster)
+        gamma = calculator.get_property("gamma", cluster) * (1 + 2e-6 * (k == 2))
+        arrays = {"atom_energy": numbers.atom_energy, "forces": numbers.forces, "gamma": gamma}
+        np.savez(tmp_path / f"{k}.npz", **arrays)
+        off = max(off, 2e-6 * (k == 2))
+    package = tmp_path / "lib" / "python3.11" / "site-packages" / "pyace" / "__init__.py"
+    program = tmp_path / "bin" / "python3"
+    program.parent.mkdir()
+    monkeypatch.setenv("PATH", f"{tmp_path}/bin:/usr/bin:/bin")
+    each = f'n=$(cat {turn}); cp {tmp_path}/$n.npz "$3"; echo $(((n + 1) % 3)) > {turn}'
+    does = f'if [ "$6" ]; then {each}; else cp {made} "$3"; fi'
+    program.write_text(STAND_IN.format(folder=tmp_path, does=does))
+    program.chmod(0o755)
+    turn.write_text("0")
+    with pytest.raises(Failure, match="found no Python with pyace on the PATH; pip install"):
+        convert(source, target, active_set=active_set)
+    package.parent.mkdir(parents=True)
+    package.touch()
+    with pytest.raises(Failure, match=r"gamma differs by 2.*e-06 of the largest from that of the"):
+        convert(source, target, active_set=active_set)
+    assert (tmp_path / "words").read_text().split()[1:] == [
+        "potential.yaml", "numbers.npz", "--active-set", "active_set.asi", "--structure",
+        "structure.npz",
+    ]  # fmt: skip
+    assert not target.exists()
+    with np.load(tmp_path / "2.npz") as found:
+        arrays = dict(found)
+    np.savez(tmp_path / "2.npz", **{**arrays, "gamma": arrays["gamma"] / (1 + off)})
+    report = convert(source, target, active_set=active_set)
+    assert (report.family, report.model.has_grade) == ("ACE of pacemaker", True)
+    assert "from that of the original" in report.told["gamma"]
+    (tmp_path / "nep.txt").write_bytes(random_text(HEADS["nep5"]))
+    for other in (made, tmp_path / "nep.txt"):
+        with pytest.raises(
+            Failure, match=r"found an active set, .*, expected one for the .yaml of"
+        ):
+            convert(other, target, active_set=active_set)
+    np.savez(active_set.open("wb"), O=1e16 * np.eye(3))
+    with pytest.raises(Failure, match=r"has the identity times 1e\+16 for O, expected the inverse"):
+        convert(source, target, active_set=active_set)
+    active_set.write_text("no archive")
+    with pytest.raises(Failure, match=r"a\.asi' cannot be read as an active set: .*; expected the"):
+        convert(source, target, active_set=active_set)
 
 
 @pytest.mark.parametrize("family", PROGRAMS)

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 from ase.io import read
 
+import ace_files
 from edge_models import LennardJones
 from harness import ENGINES, Lammps, thorough
 from nep_files import HEADS, random_text
@@ -48,28 +49,46 @@ def script(options: str = "", more: str = "", files: str = "0.pt") -> str:
     return f"{READ}{style}{MOVE}{DUMP}{more}run {STEPS}\n"
 
 
-def of_frames(lammps: Lammps) -> np.ndarray:
+def of_frames(lammps: Lammps, file: str = "0.pt") -> np.ndarray:
     """[frames, atoms] by the calculator."""
-    calculator = Calculator(lammps.folder / "0.pt", precision="exact")
+    calculator = Calculator(lammps.folder / file, precision="exact")
     frames = read(lammps.folder / "all.dump", index=":", format="lammps-dump-text")
     return np.array([calculator.get_property("gamma", atoms) for atoms in frames])
+
+
+def of_fix(moving: Lammps, ranks: int, file: str = "0.pt") -> np.ndarray:
+    """[frames, atoms] as users of ML-PACE ask for it."""
+    fix = "fix g all pair 1 pwmlff gamma 1\ncompute most all reduce max f_g\n"
+    fix += "thermo_style custom step c_most\nthermo_modify format float %.17g\nthermo 1\n"
+    fix += "dump g all custom 1 g.dump id f_g\ndump_modify g sort id format float %.17g\n"
+    moving.run(script(more=fix, files=file), ranks, OMP_NUM_THREADS="2")
+    found = [
+        float(line.split()[1])
+        for line in (moving.folder / "g.dump").read_text().splitlines()
+        if re.fullmatch(r"\d+ \S+ ?", line)
+    ]
+    return np.array(found).reshape(STEPS + 1, -1)
 
 
 @pytest.mark.parametrize("engine", ["exact", "double", "mixed", "device", "device mixed"])
 @pytest.mark.parametrize("ranks", [thorough(1), 2, thorough(4)])
 def test_each_atom(moving: Lammps, engine: str, ranks: int):
-    """As users of ML-PACE ask for it; atoms move between ranks."""
-    fix = "fix g all pair 1 pwmlff gamma 1\ncompute most all reduce max f_g\n"
-    fix += "thermo_style custom step c_most\nthermo_modify format float %.17g\nthermo 1\n"
-    fix += "dump g all custom 1 g.dump id f_g\ndump_modify g sort id format float %.17g\n"
-    moving.run(script(more=fix), ranks, OMP_NUM_THREADS="2")
-    wanted = of_frames(moving)
-    found = np.array(
-        [float(line.split()[1]) for line in (moving.folder / "g.dump").read_text().splitlines()
-         if re.fullmatch(r"\d+ \S+ ?", line)]
-    ).reshape(wanted.shape)  # fmt: skip
+    """Atoms move between ranks."""
+    found = of_fix(moving, ranks)
     tolerance = {"exact": 1e-9, "double": 1e-7, "device": 1e-7}.get(engine, 1e-4)
-    np.testing.assert_allclose(found, wanted, rtol=tolerance)
+    np.testing.assert_allclose(found, of_frames(moving), rtol=tolerance)
+
+
+@FUSED
+@pytest.mark.parametrize("ranks", [1, 2, thorough(4)])
+def test_of_an_ace(moving: Lammps, ranks: int):
+    """By its active set; gamma of Calculator is compared in tests/ace."""
+    (moving.folder / "a.yace").write_text(ace_files.random_text(vectors=2))
+    found = of_fix(moving, ranks, "a.yace")
+    np.testing.assert_allclose(found, of_frames(moving, "a.yace"), rtol=1e-9)
+    limit, step = limit_of(found.max(axis=1))
+    run = moving(script(f"gamma {limit:.12g} stop", files="a.yace"), ranks)
+    assert run.returncode != 0 and f"at step {step}, more than {limit:.4g}" in run.output
 
 
 @pytest.mark.parametrize("engine", ["double", thorough("device")])

@@ -18,8 +18,10 @@ import pytest
 import torch
 from ase.io import read, write
 
+import ace_files
 import families
 from families import COMPILED
+from pwmlff import Calculator
 from pwmlff.convert import convert
 from pwmlff.evaluation import model_file
 from pwmlff.evaluation.nep_file import read_nep, write_nep
@@ -175,10 +177,11 @@ def test_trained_nep(tmp_path: Path, program: str):
 
 
 @pytest.mark.parametrize("program", [p for p in PYTHONS if p.startswith("python_ace")])
-def test_ace(tmp_path: Path, program: str):
+def test_ace(tmp_path: Path, monkeypatch, program: str):
     """Ten potentials of one to four elements and orders up to five, on all numbers of ranks."""
     script = Path(__file__).with_name("python_ace.py")
-    subprocess.run([PYTHONS[program], script, tmp_path], check=True)
+    grace = [path for path in [ace_files.FOLDER / "alni_grace_fs.yaml"] if path.is_file()]
+    subprocess.run([PYTHONS[program], script, tmp_path, *grace], check=True)
     paths = sorted(tmp_path.glob("*.yace"))
     assert len(paths) == 10
     for path, ranks in itertools.product(paths, families.RANKS):
@@ -189,6 +192,18 @@ def test_ace(tmp_path: Path, program: str):
             largest = max(1.0, np.abs(ran.energies).max())
             assert abs(ran.energies.sum() - energy) / len(atoms) < 1e-12 * largest
             assert np.abs(ran.forces - forces).max() < 1e-10 * max(1.0, np.abs(forces).max())
+    monkeypatch.setenv("PATH", f"{Path(PYTHONS[program]).parent}:{os.environ['PATH']}")
+    graded = sorted(tmp_path.glob("*.gamma.npz"))
+    assert len(graded) == 3 + len(grace)
+    for gammas, name in itertools.product(graded, ("asi", "nonlinear")):
+        source = gammas.with_name(gammas.name.replace("gamma.npz", "yaml"))
+        if not (active_set := source.with_suffix(f".{name}")).is_file():
+            continue
+        convert(source, tmp_path / "a.yace", active_set=active_set)
+        with np.load(gammas) as found:
+            for k, atoms in enumerate(read(source.with_suffix(".traj"), ":")):
+                gamma = Calculator(tmp_path / "a.yace").get_property("gamma", atoms)
+                np.testing.assert_allclose(gamma, found[f"{name}{k}"], rtol=1e-7)
 
 
 @pytest.mark.parametrize("program, family", [(p, f) for p in PYTHONS for f in refused_of(p)])

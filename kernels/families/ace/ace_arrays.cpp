@@ -26,6 +26,8 @@ template <class Species, class Work> void for_arrays(Species &species, const Wor
   work("ls", species.ls);
   work("ms", species.ms);
   work("coefficients", species.coefficients);
+  work("gen_cgs", species.gen_cgs);
+  work("inverse", species.inverse);
   work("weight", species.weight);
   work("power", species.power);
 }
@@ -83,6 +85,17 @@ void check_ace(const AceNetwork &network)
         species.coefficients.size() != rows * species.ndensity() || species.weight.empty() ||
         species.power.size() != species.weight.size())
       refuse("functions" + of + " of other sizes", "what their ranks and rows say");
+    const std::size_t size = species.rank.size();
+    const std::size_t larger = network.grace() ? size : size * species.ndensity();
+    const std::size_t numbers = species.inverse.size();
+    if (species.has_grade() != network.species[0].has_grade() ||
+        (species.has_grade() && numbers != size * size && numbers != larger * larger))
+      refuse("an active set" + of + " of " + std::to_string(numbers) + " numbers",
+             "those of all elements or of none, the square of its " + std::to_string(size) +
+                 " functions or of these times its densities");
+    if (species.gen_cgs.size() != (species.has_grade() ? rows : 0))
+      refuse(std::to_string(species.gen_cgs.size()) + " gen_cgs" + of,
+             "one for each of its rows, where it has an active set");
     for_ace_rows(species, [&](const std::vector<AceFactor> &row, const double *) {
       for (const auto &[mu, k, l, m] : row) {
         const bool base = row.size() == 1 && !network.grace();

@@ -38,6 +38,7 @@ class AceEngine : HasAceNetwork, public CpuEngine {
                     PWMLFF_IN_USE(make_ace_program(network, may_be_single(source, settings)))),
                 settings.present)
   {
+    has_grade_ = source.species[0].has_grade();
   }
 };
 
@@ -52,6 +53,7 @@ class AceFamilyNetwork : public Network {
     result.cutoff = network.cutoff();
     result.has_gpu_code = false;
     result.has_tables = false;    // exact is the same: tables are part of the model
+    result.has_grade = network.species[0].has_grade();
     result.nparameters = network.chemical.size();
     for (const AceBond &bond : network.bonds) result.nparameters += bond.crad.size();
     for (const AceSpecies &species : network.species)

@@ -23,11 +23,20 @@
 // which have their exact values and slopes; forces are derivatives of those. The first bin, where
 // the core repulsion is infinite, continues the second.
 //
+// Grade. B functions are functions whose rows have generalized Clebsch-Gordan coefficients too,
+//
+//   B_f      = sum over rows of gen_cgs Re(product of A)
+//   gamma_i  = largest over k of |sum over v_f inverse[f,k]|
+//
+// with v_f = B_f, or dF/drho_p B_f at p functions + f where the matrix is as large as that, as it
+// never is of GRACE/FS. Up to 1 the center is like those that the inverse is of.
+//
 // Lengths are in angstrom, energies in eV.
 //
 // Sources: Drautz 2019, doi:10.1103/PhysRevB.99.014104 (ACE); Lysogorskiy et al. 2021,
 // doi:10.1038/s41524-021-00559-9 (this form, ChebExpCos, core repulsion); Bochkarev et al. 2022,
-// doi:10.1103/PhysRevMaterials.6.013804 (pacemaker); Bochkarev et al. 2024,
+// doi:10.1103/PhysRevMaterials.6.013804 (pacemaker); Lysogorskiy et al. 2023,
+// doi:10.1103/PhysRevMaterials.7.043801 (grade); Bochkarev et al. 2024,
 // doi:10.1103/PhysRevX.14.021036 (GRACE).
 
 #pragma once
@@ -71,8 +80,12 @@ struct AceSpecies {
   std::vector<int> mus, ns, ls;                  // [sum of ranks]; n from 1
   std::vector<int> ms;                           // [sum of rows times rank]
   std::vector<double> coefficients;              // [sum of rows, ndensity] c
+  // Of B functions with an active set, else empty.
+  std::vector<double> gen_cgs;    // [sum of rows]
+  std::vector<double> inverse;    // [size, size], size functions, or ndensity times functions
 
   int ndensity() const { return static_cast<int>(weight.size()); }
+  bool has_grade() const { return !inverse.empty(); }
 };
 
 /// Arrays are row by row, their last index is the fastest.

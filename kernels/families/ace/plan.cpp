@@ -26,9 +26,13 @@ struct Item {
   Factor x = 0, y = 0;    // of a product; x is not conjugated
 };
 
-struct Row {
-  std::vector<Factor> factors;
+struct Terms {
   std::vector<double> coefficients;
+  std::vector<std::pair<int, double>> functions;    // B functions, how much of each
+};
+
+struct Row : Terms {
+  std::vector<Factor> factors;
 };
 
 /// Finds the products of rows.
@@ -44,21 +48,23 @@ class Cover {
     return static_cast<Factor>(2 * found->second + (conjugated && !real));
   }
 
-  void add(std::vector<Factor> factors, const std::vector<double> &coefficients)
+  void add(std::vector<Factor> factors, const Terms &terms)
   {
     // A row and its conjugate have the same real part.
     std::vector<Factor> other;
     for (const Factor f : factors) other.push_back(conjugate(f));
     std::ranges::sort(factors);
     std::ranges::sort(other);
-    std::vector<double> &to = distinct[std::min(factors, other)];
-    to.resize(coefficients.size());
-    for (std::size_t p = 0; p < to.size(); ++p) to[p] += coefficients[p];
+    Terms &to = distinct[std::min(factors, other)];
+    to.coefficients.resize(terms.coefficients.size());
+    for (std::size_t p = 0; p < terms.coefficients.size(); ++p)
+      to.coefficients[p] += terms.coefficients[p];
+    to.functions.insert(to.functions.end(), terms.functions.begin(), terms.functions.end());
   }
 
   void finish()
   {
-    for (auto &[factors, coefficients] : distinct) rows.push_back({factors, coefficients});
+    for (auto &[factors, terms] : distinct) rows.push_back({std::move(terms), factors});
     distinct.clear();
     for (std::size_t r = 0; r < rows.size(); ++r) count(static_cast<int>(r), 1);
     while (!queue.empty()) {
@@ -182,12 +188,20 @@ class Cover {
   {
     std::map<std::pair<AceProductKind, int>, int> uses;
     std::vector<std::tuple<AceProductKind, int, int, const Row *>> products;
+    const auto add_single = [&](const Row &row, Factor factor) {
+      plan.single.push_back(items[factor / 2].value);
+      plan.single_coefficients.insert(plan.single_coefficients.end(), row.coefficients.begin(),
+                                      row.coefficients.end());
+      add_functions(row);
+    };
     for (const Row &row : rows) {
+      if (row.factors.size() == 1) {
+        add_single(row, row.factors[0]);
+        continue;
+      }
       const Pair pair = pair_of(row.factors[0], row.factors[1]);
       if (const Factor product = candidates[pair.key()].product; product != 0) {
-        plan.single.push_back(items[product / 2].value);
-        plan.single_coefficients.insert(plan.single_coefficients.end(), row.coefficients.begin(),
-                                        row.coefficients.end());
+        add_single(row, product);
         continue;
       }
       AceProductKind kind = kind_of(pair.x, pair.y);
@@ -207,20 +221,32 @@ class Cover {
       plan.y.push_back(y);
       plan.coefficients.insert(plan.coefficients.end(), row->coefficients.begin(),
                                row->coefficients.end());
+      add_functions(*row);
+    }
+    plan.first.push_back(static_cast<int>(plan.functions.size()));
+  }
+
+  void add_functions(const Row &row)
+  {
+    plan.first.push_back(static_cast<int>(plan.functions.size()));
+    for (const auto &[function, cg] : row.functions) {
+      plan.functions.push_back(function);
+      plan.gen_cgs.push_back(cg);
     }
   }
 
   AceSpeciesPlan &plan;
   std::vector<Item> items = {{true, -1}};    // the first one stands for none
   std::map<int, int> moments;
-  std::map<std::vector<Factor>, std::vector<double>> distinct;
+  std::map<std::vector<Factor>, Terms> distinct;
   std::vector<Row> rows;
   std::unordered_map<std::uint64_t, Candidates> candidates;
   std::priority_queue<std::pair<int, std::uint64_t>> queue;
 };
 
-/// Where the moments of functions are, by slot, degree and n.
-using Places = std::map<std::tuple<int, int, int>, int>;
+/// Where the moments of functions are, by slot, degree and n, which is -k for g_k itself.
+using Place = std::tuple<int, int, int>;
+using Places = std::map<Place, int>;
 
 /// The radial functions of neighbors of a species.
 AceNeighborPlan neighbor_plan(const AceNetwork &network, int a, int b, int ndensity,
@@ -232,7 +258,11 @@ AceNeighborPlan neighbor_plan(const AceNetwork &network, int a, int b, int ndens
   AceNeighborPlan result{b, 0, 0, {}, {}};
   std::vector<std::vector<double>> functions;    // [nbase] each
   const auto radial = [&](int n, int l, double factor) {
-    std::vector<double> row(bond.nbase);
+    std::vector<double> row(bond.nbase, 0.0);
+    if (n < 0) {
+      if (-n <= bond.nbase) row[-n - 1] = 1.0;
+      return row;
+    }
     if (network.grace()) factor *= network.chemical[b * network.nradial + n - 1];
     for (int k = 0; k < bond.nbase; ++k)
       row[k] = factor * bond.crad[(static_cast<std::size_t>(n - 1) * nl + l) * network.nbase + k];
@@ -244,9 +274,7 @@ AceNeighborPlan neighbor_plan(const AceNetwork &network, int a, int b, int ndens
   for_ace_rows(species, [&](const std::vector<AceFactor> &row, const double *c) {
     if (row.size() > 1 || (!network.grace() && row[0].mu != b)) return;
     any = true;
-    std::vector<double> function(bond.nbase, 0.0);
-    if (network.grace()) function = radial(row[0].n, 0, 1.0);
-    else if (row[0].n <= bond.nbase) function[row[0].n - 1] = 1.0;
+    const std::vector<double> function = radial(network.grace() ? row[0].n : -row[0].n, 0, 1.0);
     for (int p = 0; p < ndensity; ++p)
       for (int k = 0; k < bond.nbase; ++k) sums[p][k] += c[p] * function[k];
   });
@@ -278,15 +306,20 @@ AceSpeciesPlan ace_plan(const AceNetwork &network, int a, const std::vector<bool
   const AceSpecies &species = network.species[a];
   AceSpeciesPlan plan;
   plan.ndensity = species.ndensity();
+  const bool has_grade = species.has_grade();
+  if (has_grade) plan.nfunctions = static_cast<int>(species.rank.size());
   const auto takes_part = [&](const std::vector<AceFactor> &row) {
-    return row.size() > 1 && (network.grace() || std::ranges::all_of(row, [&](const AceFactor &f) {
-                                return present[f.mu];
-                              }));
+    return (row.size() > 1 || has_grade) &&
+           (network.grace() ||
+            std::ranges::all_of(row, [&](const AceFactor &f) { return present[f.mu]; }));
+  };
+  const auto place_of = [&](const std::vector<AceFactor> &row, const AceFactor &f) {
+    return Place(f.mu, f.l, row.size() == 1 && !network.grace() ? -f.n : f.n);
   };
   Places places;
   for_ace_rows(species, [&](const std::vector<AceFactor> &row, const double *) {
     if (!takes_part(row)) return;
-    for (const auto &[mu, n, l, m] : row) places[{mu, l, n}] = 0;
+    for (const AceFactor &factor : row) places[place_of(row, factor)] = 0;
   });
   plan.nmoments = plan.ndensity;
   for (auto &[key, first] : places) {
@@ -296,14 +329,17 @@ AceSpeciesPlan ace_plan(const AceNetwork &network, int a, const std::vector<bool
   for (int b = 0; b < network.nspecies(); ++b)
     if (present[b]) plan.neighbors.push_back(neighbor_plan(network, a, b, plan.ndensity, places));
 
+  std::vector<int> function_of;    // [sum of rows]
+  for (std::size_t f = 0; f < species.rows.size(); ++f)
+    function_of.insert(function_of.end(), species.rows[f], static_cast<int>(f));
   Cover cover(plan);
   for_ace_rows(species, [&](const std::vector<AceFactor> &row, const double *c) {
     if (!takes_part(row)) return;
     std::vector<Factor> factors;
     double factor = 1.0;
     int roots = 0;    // of 1/2: together, as they would be off by the same in all rows
-    for (const auto &[mu, n, l, m] : row) {
-      const int first = places[{mu, l, n}], size = std::abs(m);
+    for (const AceFactor &of : row) {
+      const int first = places[place_of(row, of)], m = of.m, size = std::abs(m);
       if (size % 2 == 1 && (m < 0 || network.grace())) factor = -factor;
       if (network.grace()) {
         const int component = m == 0 ? 0 : m > 0 ? 2 * size - 1 : 2 * size;
@@ -313,10 +349,15 @@ AceSpeciesPlan ace_plan(const AceNetwork &network, int a, const std::vector<bool
         factors.push_back(cover.moment(first + (m == 0 ? 0 : 2 * size - 1), m == 0, m < 0));
       }
     }
-    std::vector<double> coefficients(c, c + plan.ndensity);
     factor = std::ldexp(factor, -roots / 2) * (roots % 2 == 1 ? std::numbers::sqrt2 / 2.0 : 1.0);
-    for (double &value : coefficients) value *= factor;
-    cover.add(std::move(factors), coefficients);
+    Terms terms{std::vector<double>(plan.ndensity, 0.0), {}};
+    if (row.size() > 1)    // densities begin with rank 1
+      for (int p = 0; p < plan.ndensity; ++p) terms.coefficients[p] = factor * c[p];
+    if (has_grade) {
+      const std::ptrdiff_t k = (c - species.coefficients.data()) / plan.ndensity;
+      terms.functions.emplace_back(function_of[k], factor * species.gen_cgs[k]);
+    }
+    cover.add(std::move(factors), terms);
   });
   cover.finish();
   return plan;

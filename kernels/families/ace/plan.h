@@ -9,7 +9,8 @@
 //   a_0 = A_l0,   a_2m-1 = sqrt(2) Re A_lm,   a_2m = sqrt(2) Im A_lm,     m = 1 .. l
 //
 // and then products of two complex or real values each, and of those. Densities are sums of
-// coefficients times real parts of stored values and of products that are not stored.
+// coefficients times real parts of stored values and of products that are not stored. B functions
+// of an active set are sums of the same terms; functions of rank 1 have moments of their own there.
 //
 // Which products are stored is found greedily: the pair of factors that most rows have is replaced
 // by one factor in all of them, until each row has two (Larsson and Moffat 2000,
@@ -53,6 +54,7 @@ struct AceRun {
 
 struct AceSpeciesPlan {
   int ndensity = 0, nmoments = 0, nvalues = 0;    // moments: with the sums before them
+  int nfunctions = 0;                             // B functions; 0 without an active set
   std::vector<AceNeighborPlan> neighbors;         // species that take part
   std::vector<AceProduct> products;               // stored, in order
   std::vector<int> single;                        // values that densities depend on themselves
@@ -60,6 +62,10 @@ struct AceSpeciesPlan {
   std::vector<AceRun> runs;
   std::vector<int> y;                  // values
   std::vector<double> coefficients;    // [y, ndensity]
+  // What terms, of single and then of y, add to B functions: nothing without an active set.
+  std::vector<int> first;         // [single + y + 1] in the next two
+  std::vector<int> functions;     // which ones
+  std::vector<double> gen_cgs;    // by how much
 };
 
 /// @param present [nspecies] the species that take part

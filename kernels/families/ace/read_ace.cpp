@@ -100,6 +100,8 @@ void join_species(AceFile &file)
   if (static_cast<int>(network.energy.size()) != n) other("E0", network.energy.size());
   if (!file.functions.empty() && file.functions.rbegin()->first >= n)
     other("functions", file.functions.rbegin()->first + 1);
+  if (!file.inverse.empty() && file.inverse.rbegin()->first >= n)
+    other("active sets", file.inverse.rbegin()->first + 1);
   for (int s = 0; s < n; ++s) {
     AceSpecies &to = network.species[s];
     for (double &weight : to.weight) weight *= file.scale;
@@ -119,6 +121,9 @@ void join_species(AceFile &file)
     to.ls = std::move(from.ls);
     to.ms = std::move(from.ms);
     to.coefficients = std::move(from.coefficients);
+    if (!file.inverse.contains(s)) continue;
+    to.gen_cgs = std::move(from.gen_cgs);
+    to.inverse = std::move(file.inverse[s]);
   }
 }
 

@@ -85,7 +85,8 @@ void read_bond(Yaml &yaml, AceFile &file, std::string_view pair)
               std::to_string(expected) + ", nradmax (lmax + 1) nradbasemax");
 }
 
-/// A function of pacemaker, or of GRACE/FS: gen_cgs times coeff are its coefficients.
+/// A function of pacemaker, or of GRACE/FS: gen_cgs times coeff are its coefficients. That of
+/// pacemaker has gen_cgs too where it is a B function.
 void read_function(Yaml &yaml, AceFile &file, int s)
 {
   AceSpecies &to = file.functions[s];
@@ -111,7 +112,7 @@ void read_function(Yaml &yaml, AceFile &file, int s)
                    {"mus", [&] { yaml.integers(mus, 0, ACE_MOST_ELEMENTS - 1); }},
                    {"ctildes", [&] { yaml.numbers(coefficients); }}});
   const auto size = [](const auto &list) { return static_cast<std::int64_t>(list.size()); };
-  if (seen[5]) {
+  if (seen[6]) {
     rank = static_cast<int>(std::min<std::int64_t>(size(ls), ACE_MOST_RANK + 1));
     nrows = size(gen_cgs);
     mus.assign(rank, 0);
@@ -120,7 +121,8 @@ void read_function(Yaml &yaml, AceFile &file, int s)
       for (const double c : coeff) coefficients.push_back(cg * c);
   }
   if (rank < 1 || rank > ACE_MOST_RANK || size(mus) != rank || size(ns) != rank ||
-      size(ls) != rank || size(ms) != rank * nrows || size(coefficients) != nrows * ndensity)
+      size(ls) != rank || size(ms) != rank * nrows || size(coefficients) != nrows * ndensity ||
+      (seen[5] && size(gen_cgs) != nrows))
     yaml.fail("a function of rank " + std::to_string(rank) + " with " + std::to_string(size(ns)) +
                   " ns, " + std::to_string(size(ls)) + " ls, " + std::to_string(size(ms)) +
                   " ms_combs and " + std::to_string(size(coefficients)) + " coefficients",
@@ -132,6 +134,7 @@ void read_function(Yaml &yaml, AceFile &file, int s)
   to.ls.insert(to.ls.end(), ls.begin(), ls.end());
   to.ms.insert(to.ms.end(), ms.begin(), ms.end());
   to.coefficients.insert(to.coefficients.end(), coefficients.begin(), coefficients.end());
+  to.gen_cgs.insert(to.gen_cgs.end(), gen_cgs.begin(), gen_cgs.end());
   file.ndensity[s].push_back(ndensity);
 }
 
@@ -178,6 +181,10 @@ void read_yaml(std::string_view contents, AceFile &file)
     file.functions[s];
     yaml.sequence([&] { read_function(yaml, file, s); });
   };
+  const auto read_inverse = [&](int s) {
+    if (file.inverse.contains(s)) yaml.fail("an active set twice", "that of an element once");
+    yaml.numbers(file.inverse[s]);
+  };
   const auto read_emb_spec = [&] {
     AceSpecies &species = species_of(file, 0);
     std::vector<double> parameters;
@@ -188,7 +195,7 @@ void read_yaml(std::string_view contents, AceFile &file)
   };
   const auto refuse_training = [] {
     not_evaluated("it holds B functions of a training, expected those of a .yace; convert it with "
-                  "pace_yaml2yace");
+                  "'pwmlff convert', or with pace_yaml2yace");
   };
   const auto refuse_pairs = [] { radial_of("ACE.jl.Basic"); };
   const std::vector<bool> seen = read_fields(
@@ -204,6 +211,7 @@ void read_yaml(std::string_view contents, AceFile &file)
        {"scale", [&] { file.scale = yaml.number(); }},
        {"shift", [&] { file.shift = yaml.number(); }},
        {"nnorm", [&] { file.nnorm = yaml.number(); }},
+       {"active_set", [&] { by_species(read_inverse); }},
        {"global", refuse_training},
        {"species", refuse_training},
        {"polypairpot", refuse_pairs},

@@ -34,6 +34,13 @@ def convert(
             "of OMol25 the multiplicity 2S + 1."
         ),
     ] = None,
+    active_set: Annotated[
+        Path | None,
+        Option(
+            help="Active set (.asi) of a .yaml of pacemaker or GRACE/FS: the file that is written "
+            "tells the extrapolation grade gamma."
+        ),
+    ] = None,
     elements: Annotated[
         str,
         Option(
@@ -49,8 +56,8 @@ def convert(
     becomes a nep5.txt. DeePMD-kit: a frozen .pth of se_e2_a, se_atten (DPA-1) or another local
     one. MACE: -lammps.pt. NequIP, Allegro: .nequip.pth. SevenNet: deployed_serial.pt. With the
     commands of MACE, NequIP or SevenNet on the PATH also a .model, a .nequip.zip, a .ckpt and a
-    checkpoint .pth. With a Python that has chgnet on the PATH, a .pth.tar of CHGNet. A file that
-    needs none of this is copied.
+    checkpoint .pth. With a Python that has chgnet on the PATH, a .pth.tar of CHGNet; with one that
+    has python-ace, the .yaml of pacemaker. A file that needs none of this is copied.
 
     Example: pwmlff convert graph.pth -o a.pt
     """
@@ -58,5 +65,6 @@ def convert(
 
     symbols = elements.split()
     return conversion.convert(
-        model, output, compiled=compile, head=head, charge=charge, spin=spin, elements=symbols
-    )
+        model, output, compiled=compile, head=head, charge=charge, spin=spin,
+        active_set=active_set or "", elements=symbols,
+    )  # fmt: skip

@@ -9,12 +9,7 @@ Source: Deng et al. 2023, doi:10.1038/s42256-023-00716-3.
 from __future__ import annotations
 
 import io
-import os
-import shutil
-import sys
-import tempfile
 from functools import partial
-from importlib.util import find_spec
 from pathlib import Path
 
 import numpy as np
@@ -38,7 +33,7 @@ def read(path: str, contents: bytes, content: Saved) -> Foreign | None:
     """
     if MARK not in content.table:
         return None
-    python = _python(path)
+    python = programs.python_with("chgnet", "chgnet", path, SOURCE)
     programs.warn_of_code(path, SOURCE, f"the CHGNet of {python}")
     archive = _run(path, contents, python, "model.pt")
     module = model_file.load_contents(path, archive)
@@ -47,39 +42,16 @@ def read(path: str, contents: bytes, content: Saved) -> Foreign | None:
     return Foreign("CHGNet", module, numbers, single=True, notes=notes)
 
 
-def _python(path: str) -> str:
-    """A Python with CHGNet: this one, or the first whose folder is on the PATH."""
-    if find_spec("chgnet") is not None:
-        return sys.executable
-    for folder in os.get_exec_path():
-        program = Path(folder, "python3")
-        if program.is_file() and any(
-            Path(folder).parent.glob("lib/python3*/site-packages/chgnet/__init__.py")
-        ):
-            return str(program)
-    raise programs.missing(path, SOURCE, "Python with chgnet", "chgnet")
-
-
 def _run(
     path: str, contents: bytes, python: str, target: str, structure: Atoms | None = None
 ) -> bytes:
     """What the script writes of a checkpoint."""
-    with tempfile.TemporaryDirectory() as name:
-        folder = Path(name)
-        script = shutil.copy(SCRIPT, folder)  # beside it, Python would look for modules
-        (folder / "checkpoint").write_bytes(contents)
-        words = [str(script), "checkpoint", target]
-        if structure is not None:
-            np.savez(
-                folder / "structure.npz", numbers=structure.numbers, positions=structure.positions,
-                cell=structure.cell.array,
-            )  # fmt: skip
-            words.append("structure.npz")
-        process = programs.run([python, *words], folder)
-        if process.returncode or not (folder / target).is_file():
-            output = process.stdout + process.stderr
-            raise programs.makes_nothing(path, SOURCE, f"the CHGNet of {python}", output)
-        return (folder / target).read_bytes()
+    files, words = {"checkpoint": contents}, ["checkpoint", target]
+    if structure is not None:
+        files["structure.npz"] = programs.structure_file(structure)
+        words.append("structure.npz")
+    who = f"the CHGNet of {python}"
+    return programs.run_script(path, SOURCE, who, (python, SCRIPT, words), files, target)
 
 
 def _evaluate(path: str, contents: bytes, python: str, cluster: Atoms) -> Numbers:

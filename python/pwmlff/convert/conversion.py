@@ -17,7 +17,7 @@ from ase import Atoms
 from ase.data import chemical_symbols
 from rich.console import RenderableType
 
-from pwmlff.convert import chgnet, deepmd, mace, matpl, nequip, programs, sevennet
+from pwmlff.convert import ace, chgnet, deepmd, mace, matpl, nequip, programs, sevennet
 from pwmlff.convert.deepmd_edges import NO_ROOM
 from pwmlff.convert.foreign import (
     UNEXPECTED,
@@ -59,6 +59,7 @@ READERS: dict[str, Callable[[Source], Foreign | None]] = {
 #: By which energies of atoms and forces may differ from the original, as a share of the largest (at
 #: least 1 eV and 1 eV/angstrom), where it computes in float64 and in float32.
 GATES = {False: 1e-9, True: 1e-4}
+GRADE_GATE = 1e-6  # of gamma: of the largest, at least 1; its terms cancel
 EVALUATIONS = 5  # of which the fastest is told
 FUSED = "which the fused engine runs; leave out --compile"
 
@@ -106,6 +107,7 @@ def convert(
     head: str = "",
     charge: int | None = None,
     spin: int | None = None,
+    active_set: str | PathLike[str] = "",
     elements: Sequence[str] = (),
 ) -> ConversionReport:
     """Write a model file of another program as one that pair_style pwmlff runs.
@@ -118,13 +120,16 @@ def convert(
             compiled or deployed model of NequIP or Allegro (.nequip.pth, .pth); a deployed one of
             SevenNet (.pt); with `compiled` a file of kind EDGE, too. Where the commands of MACE,
             NequIP and SevenNet are on the PATH: a model that MACE pickled (.model), or a package or
-            checkpoint of NequIP or SevenNet. These run the code in the file.
+            checkpoint of NequIP or SevenNet. These run the code in the file. Where a Python with
+            python-ace is on the PATH: a potential of pacemaker with its B functions (.yaml).
         output: the file to write, as a whole or not at all.
         compiled: add machine code of a model of kind EDGE, for this torch and CPUs like this one.
         head: of a pickled MACE model that has several, or the modality of such a checkpoint of
             SevenNet.
         charge: of the whole system, e, for a pickled MACE model that embeds it.
         spin: likewise, as the data of its training count it (OMol25: the multiplicity 2S + 1).
+        active_set: of a potential of pacemaker or GRACE/FS (.yaml), as pace_activeset writes it
+            (.asi): the file that is written tells the extrapolation grade gamma.
         elements: symbols of those that will be simulated together, for the record of a model of
             many elements.
 
@@ -135,7 +140,7 @@ def convert(
     """
     source, target = fspath(path), Path(output)
     quoted(str(target))  # the name is to stand in an input
-    choices = Choices(head, charge, spin)
+    choices = Choices(head, charge, spin, fspath(active_set))
     foreign = _read(source, compiled, choices)
     together = _together(source, foreign, elements)
     converted = {"file": Path(source).name, "family": foreign.family, **choices.embedded}
@@ -158,6 +163,8 @@ def convert(
             with archive.time_limit(f"'{source}': its forward on a random cluster"):
                 evaluations = [chosen.engine(cluster) for cluster in clusters]
             differences = _differences(source, foreign, evaluations, expected)
+            if foreign.grade is not None:
+                notes["gamma"] = _grades(source, foreign.grade, chosen, clusters)
             if self_test.of_file(draft, chosen.info) is None:
                 numbers = [Numbers(one.atom_energy, one.forces) for one in evaluations]
                 add_self_test(draft, expected, max(map(self_test.difference, numbers, expected)))
@@ -174,16 +181,10 @@ def convert(
 
 def _read(path: str, compiled: bool, choices: Choices) -> Foreign:
     contents = model_file.read_any(path)
-    if family_of(contents):
-        module, info = model_file.open_any(path)
+    if foreign := ace.read(path, contents, choices) or _of_family(path, contents, choices):
         if compiled:
-            raise Failure(f"'{path}' is of kind {info.kind}, {FUSED}")
-        programs.require_no_choice(path, choices)
-        _require_unchanged(path)
-        note = "needs no conversion: copied as it is"
-        return Foreign(
-            f"a model of kind {info.kind}", module, None, notes={"note": note}, contents=contents
-        )
+            raise Failure(f"'{path}' is {foreign.family}, {FUSED}")
+        return foreign
     try:
         try:
             archive.check(contents)
@@ -221,6 +222,17 @@ def _read(path: str, compiled: bool, choices: Choices) -> Foreign:
     note = "needs no conversion: copied"
     note += "; --compile adds machine code" if kind == "EDGE" else ""
     return Foreign(f"a model of kind {kind}", module, None, single, {"note": note}, contents)
+
+
+def _of_family(path: str, contents: bytes, choices: Choices) -> Foreign | None:
+    """A file of a family of models, which is copied; None for others."""
+    if not family_of(contents):
+        return None
+    module, info = model_file.open_any(path)
+    programs.require_no_choice(path, choices)
+    _require_unchanged(path)
+    notes = {"note": "needs no conversion: copied as it is"}
+    return Foreign(f"a model of kind {info.kind}", module, None, notes=notes, contents=contents)
 
 
 def _atom_type(foreign: Foreign) -> list[int]:
@@ -343,3 +355,21 @@ def _differences(
                 )
             worst[what] = max(worst[what], difference)
     return worst["energies of atoms"], worst["forces"]
+
+
+def _grades(
+    source: str, original: Callable[[Atoms], np.ndarray], chosen: Choice, clusters: Sequence[Atoms]
+) -> str:
+    """By how much the extrapolation grade of atoms differs, within what is allowed."""
+    worst = 0.0
+    for cluster in clusters:
+        ours, theirs = chosen.engine(cluster, grade=True).gamma, original(cluster)
+        assert ours is not None
+        share = float(np.abs(ours - theirs).max() / max(1.0, np.abs(theirs).max()))
+        if not share <= GRADE_GATE:
+            raise Failure(
+                f"'{source}': gamma differs by {share:.1e} of the largest from that of the "
+                f"original on a random cluster, allowed {GRADE_GATE:.0e}; nothing was written"
+            )
+        worst = max(worst, share)
+    return f"differs by {worst:.1e} of the largest at most from that of the original"

@@ -101,6 +101,7 @@ class Choices:
     head: str = ""  # of a MACE model that has several, or the modality of such a model of SevenNet
     charge: int | None = None  # of the whole system, e, for a MACE model that embeds it
     spin: int | None = None  # likewise, as the data of its training count it
+    active_set: str = ""  # a file, of an ACE
 
     @property
     def embedded(self) -> dict[str, int]:
@@ -142,8 +143,10 @@ class Foreign:
     evaluate: Callable[[Atoms], Numbers] | None
     single: bool = False  # whether the original computes in float32
     notes: dict[str, str] = field(default_factory=dict)  # further lines for people, by their names
-    contents: bytes | None = None  # of a file that needs no conversion
+    contents: bytes | None = None  # of a file that is written as it is
     extra: dict[str, bytes] = field(default_factory=dict)  # extra files that the result gets
+    #: What the original says of the extrapolation grade of atoms; None where there is none.
+    grade: Callable[[Atoms], np.ndarray] | None = None
 
     @property
     def basis(self) -> str:

@@ -6,15 +6,22 @@ installed with another torch in another environment. It runs what is in the file
 
 from __future__ import annotations
 
+import io
 import logging
 import os
 import re
+import shutil
 import subprocess
+import sys
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from importlib.util import find_spec
 from pathlib import Path
+
+import numpy as np
+from ase import Atoms
 
 from pwmlff.convert.foreign import Choices, Saved
 from pwmlff.launch import interpreter
@@ -166,6 +173,8 @@ def require_no_choice(path: str, choices: Choices) -> None:
             f"found the head '{choices.head}' for '{path}', expected one for a pickled MACE model "
             "or a checkpoint of SevenNet alone"
         )
+    if choices.active_set:
+        raise Failure(f"found an active set for '{path}', expected one for an ACE alone")
     for option, value in choices.embedded.items():
         raise Failure(
             f"found --{option} {value} for '{path}', expected it for a pickled MACE model alone"
@@ -193,6 +202,69 @@ def run(command: Sequence[str], folder: Path) -> subprocess.CompletedProcess[str
         command, cwd=folder, stdin=subprocess.DEVNULL,
         capture_output=True, text=True, errors="replace", check=False, env=environment,
     )  # fmt: skip
+
+
+def python_with(module: str, package: str, path: str, source: str) -> str:
+    """A Python in which a module is installed: this one, or the first whose bin is on the PATH.
+
+    Args:
+        module: its name, and that of its folder.
+        package: what pip installs for it.
+        path: of the file that needs it, for messages.
+        source: what that file is, likewise.
+
+    Raises:
+        Failure: there is none.
+    """
+    if find_spec(module) is not None:
+        return sys.executable
+    for folder in os.get_exec_path():
+        program = Path(folder, "python3")
+        if program.is_file() and any(
+            Path(folder).parent.glob(f"lib/python3*/site-packages/{module}/__init__.py")
+        ):
+            return str(program)
+    raise missing(path, source, f"Python with {module}", package)
+
+
+def run_script(
+    path: str,
+    source: str,
+    who: str,
+    command: tuple[str, Path, Sequence[str]],
+    files: Mapping[str, bytes],
+    target: str,
+) -> bytes:
+    """What a script of this package writes when another Python runs it in a folder of its own.
+
+    Args:
+        path: of the file that it is run for, for messages.
+        source: what that file is, likewise.
+        who: runs, likewise.
+        command: the Python, the script, and the words that it is given.
+        files: contents of those that it finds there, by their names.
+        target: the name of what it writes.
+
+    Raises:
+        Failure: it writes nothing.
+    """
+    python, script, words = command
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        copy = str(shutil.copy(script, folder))  # beside it, Python would look for modules
+        for member, contents in files.items():
+            (folder / member).write_bytes(contents)
+        process = run([python, copy, *words], folder)
+        if process.returncode or not (folder / target).is_file():
+            raise makes_nothing(path, source, who, process.stdout + process.stderr)
+        return (folder / target).read_bytes()
+
+
+def structure_file(atoms: Atoms) -> bytes:
+    """An .npz of numbers [n], positions [n, 3] and cell [3, 3], angstrom, for such a script."""
+    stream = io.BytesIO()
+    np.savez(stream, numbers=atoms.numbers, positions=atoms.positions, cell=atoms.cell.array)
+    return stream.getvalue()
 
 
 def _heads(output: str) -> list[str]:

@@ -61,7 +61,7 @@ class ModelInfo:
     has_charges: bool = False  # so that structures have to be periodic
     #: inner and outer radius of ZBL of a DP for each pair of types, center first; empty without
     zbl_radii: list[list[float]] = field(default_factory=list)
-    has_grade: bool = False  # a DP that tells gamma (:mod:`pwmlff.train.extrapolation`)
+    has_grade: bool = False  # whether it tells gamma, as some of kind DP and ACE do
     without_data: tuple[int, ...] = ()  # elements that its training had no atom of, if it says so
 
     @property
@@ -452,6 +452,7 @@ def _of_family(path: str, contents: bytes, family: str) -> tuple[native.Network,
         card=archive.extra_of_companion(path, archive.CARD),
         takes_temperature=facts["takes_temperature"],
         has_charges=facts["has_charges"],
+        has_grade=facts["has_grade"],
         without_data=tuple(facts["without_data"]),
     )
 

@@ -130,6 +130,7 @@ template <class T> class AceWorker : public Worker {
       find_edges(*plan.input, centers, blocks[k].count);
       add_up();
       find_energies(centers, blocks[k], plan.atom_energy);
+      if (plan.grade) find_grades(centers, blocks[k].count, plan.grade, sums);
       pull_back(centers, blocks[k].count, sums);
     }
   }
@@ -149,6 +150,8 @@ template <class T> class AceWorker : public Worker {
     slopes.reserve(nvalues);
     edge_slopes.reserve(static_cast<std::size_t>(products.nmoments) * block);
     rho.reserve(static_cast<std::size_t>(products.ndensity) * width * 2);
+    functions_of_b.reserve(static_cast<std::size_t>(products.nfunctions) * (1 + products.ndensity) *
+                           width);
     runs.reserve(species->bonds.size());
     int most_base = 0;
     for (const auto &bond : species->bonds)
@@ -326,8 +329,7 @@ template <class T> class AceWorker : public Worker {
   {
     const Products &products = species->products;
     for (int part = 0; part < parts; ++part) {
-      double *const first =
-          values.get() + static_cast<std::ptrdiff_t>(part) * products.nvalues * width;
+      double *const first = values_of(part);
       for (int k = 0; k < products.nmoments * width; ++k) first[k] = 0.0;
     }
     T *out = functions.get();
@@ -363,30 +365,72 @@ template <class T> class AceWorker : public Worker {
     }
   }
 
+  double *values_of(int part)
+  {
+    return values.get() + static_cast<std::ptrdiff_t>(part) * species->products.nvalues * width;
+  }
+
+  /// The energy of a lane with these densities; slopes by them come behind them.
+  AceEnergy energy_of(int l, const AceSurroundings &surroundings)
+  {
+    const int ndensity = species->products.ndensity;
+    double in[ACE_MOST_FUNCTIONS], out[ACE_MOST_FUNCTIONS];
+    for (int p = 0; p < ndensity; ++p) in[p] = rho[p * width + l];
+    const AceEnergy energy = ace_energy(model.source.network, which, in, surroundings, out);
+    for (int p = 0; p < ndensity; ++p) rho[(ndensity + p) * width + l] = out[p];
+    return energy;
+  }
+
   /// Energies of centers, and slopes by their moments.
   void find_energies(const int *centers, const CenterBlock &of, double *atom_energy)
   {
     const Products &products = species->products;
-    const int ndensity = products.ndensity;
     for (int part = 0; part < parts; ++part) {
-      double *const own =
-          values.get() + static_cast<std::ptrdiff_t>(part) * products.nvalues * width;
-      double *const by_rho = rho.get() + ndensity * width;
+      double *const own = values_of(part);
       products.forward(own, rho.get());
       for (int l = 0; l < width; ++l) {
-        double in[ACE_MOST_FUNCTIONS], out[ACE_MOST_FUNCTIONS];
         const int lane = part * width + l;
-        for (int p = 0; p < ndensity; ++p) in[p] = rho[p * width + l];
-        const AceEnergy energy = ace_energy(model.source.network, which, in, around[lane], out);
-        for (int p = 0; p < ndensity; ++p) by_rho[p * width + l] = out[p];
+        const AceEnergy energy = energy_of(l, around[lane]);
         if (lane < of.count) atom_energy[centers[lane]] = energy.energy;
         by_core[lane] = energy.by_core;
         by_nearest[lane] = energy.by_nearest;
       }
-      products.backward(own, by_rho, slopes.get());
+      products.backward(own, &rho[products.ndensity * width], slopes.get());
       for (int k = 0; k < products.nmoments; ++k)
         for (int l = 0; l < width; ++l)
           edge_slopes[k * block + part * width + l] = static_cast<T>(slopes[k * width + l]);
+    }
+  }
+
+  /// Extrapolation grades, from what find_energies() has left. Each center is alone: the mean that
+  /// neighbors take part in (RowSums) is its grade itself.
+  void find_grades(const int *centers, int ncenters, double *grade, PartialSums &sums)
+  {
+    const Products &products = species->products;
+    const std::vector<double> &inverse = model.source.network.species[which].inverse;
+    const int ndensity = products.ndensity, nfunctions = products.nfunctions;
+    const bool linear = inverse.size() == static_cast<std::size_t>(nfunctions) * nfunctions;
+    for (int part = 0; part * width < ncenters; ++part) {
+      double *const own = values_of(part), *const b = functions_of_b.get(), *v = b;
+      for (int k = 0; k < nfunctions * width; ++k) b[k] = 0.0;
+      products.project(own, b);
+      if (!linear) {
+        products.forward(own, rho.get());
+        for (int l = 0; l < width; ++l) energy_of(l, {});    // without a core
+        v += nfunctions * width;
+        for (int p = 0; p < ndensity; ++p)
+          for (int f = 0; f < nfunctions; ++f)
+            store(v + (p * nfunctions + f) * width,
+                  load(&rho[(ndensity + p) * width]) * load(b + f * width));
+      }
+      alignas(64) double gamma[width];
+      store(gamma, largest_projection(v, (linear ? 1 : ndensity) * nfunctions, inverse.data()));
+      for (int l = 0; l < width && part * width + l < ncenters; ++l) {
+        const int i = centers[part * width + l];
+        grade[i] = gamma[l];
+        sums.near_square[i] += gamma[l] * gamma[l];
+        sums.near_weight[i] = 1.0;
+      }
     }
   }
 
@@ -504,6 +548,7 @@ template <class T> class AceWorker : public Worker {
   Buffer<double> values, slopes;       // [parts, nvalues], [nvalues] vectors
   Buffer<T> edge_slopes;               // [nmoments] vectors
   Buffer<double> rho;                  // [ndensity] vectors, then slopes by them
+  Buffer<double> functions_of_b;       // [functions], [ndensity, functions] vectors
   AceSurroundings around[block];
   int nearest[block] = {};
   double by_core[block] = {}, by_nearest[block] = {};

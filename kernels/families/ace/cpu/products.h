@@ -15,7 +15,10 @@ constexpr int width = lanes<double>;
 class Products {
  public:
   explicit Products(const AceSpeciesPlan &plan) :
-      ndensity(plan.ndensity), nmoments(plan.nmoments), nvalues(plan.nvalues)
+      ndensity(plan.ndensity),
+      nmoments(plan.nmoments),
+      nvalues(plan.nvalues),
+      nfunctions(plan.nfunctions)
   {
     copy(products, plan.products);
     copy(single, plan.single);
@@ -23,6 +26,9 @@ class Products {
     copy(runs, plan.runs);
     copy(y, plan.y);
     copy(coefficients, plan.coefficients);
+    copy(first_function, plan.first);
+    copy(functions, plan.functions);
+    copy(gen_cgs, plan.gen_cgs);
   }
 
   /// @param values [nvalues] vectors, of which the moments are there
@@ -43,7 +49,23 @@ class Products {
     else pull_back<0>(values, by_rho, slopes);
   }
 
-  const int ndensity, nmoments, nvalues;
+  /// @param values [nvalues] vectors, as forward() leaves them
+  /// @param b      [nfunctions] vectors, to which B functions are added
+  void project(const double *values, double *b) const
+  {
+    const int *next = first_function.get();
+    const auto add_term = [&](Vector term) {
+      for (int t = next[0]; t < next[1]; ++t) add(b, functions[t], gen_cgs[t] * term);
+      ++next;
+    };
+    for (std::size_t k = 0; k < single.size(); ++k) add_term(at(values, single[k]));
+    for (const AceRun *run = runs.get(), *end = run + runs.size(); run < end; ++run) {
+      const First x(*run, values);
+      for (int k = 0; k < run->count; ++k) add_term(x.term(values, y[run->first + k]));
+    }
+  }
+
+  const int ndensity, nmoments, nvalues, nfunctions;
 
  private:
   using Vector = Vec<double>;
@@ -63,6 +85,27 @@ class Products {
     double *const p = values + static_cast<std::ptrdiff_t>(k) * width;
     store(p, load(p) + v);
   }
+
+  /// The factor that the terms of a run share.
+  struct First {
+    First(const AceRun &run, const double *values) :
+        is_real(run.kind == AceProductKind::real), re(at(values, run.x))
+    {
+      if (!is_real) im = at(values, run.x + 1);
+      if (run.kind == AceProductKind::complex) im = -im;
+    }
+    /// The real part of its product with a value.
+    Vector term(const double *values, int k) const
+    {
+      Vector value = re * at(values, k);
+      if (!is_real) value += im * at(values, k + 1);
+      return value;
+    }
+
+    const bool is_real;
+    const Vector re;
+    Vector im{};
+  };
 
   /// rho += coefficients value; N is their number, or 0 for that of run time.
   template <int N> void add_density(Vector *rho, const double *c, Vector value) const
@@ -121,24 +164,14 @@ class Products {
     for (const AceRun *run = runs.get(), *end = run + runs.size(); run < end; ++run) {
       const int *const factor = &y[run->first];
       c = &coefficients[static_cast<std::size_t>(run->first) * n];
-      const Vector xr = at(values, run->x);
-      Vector xi{};
-      if (run->kind != AceProductKind::real) {
-        xi = at(values, run->x + 1);
-        if (run->kind == AceProductKind::complex) xi = -xi;
-      }
-      const auto term = [&](int k) {
-        Vector value = xr * at(values, factor[k]);
-        if (run->kind != AceProductKind::real) value += xi * at(values, factor[k] + 1);
-        return value;
-      };
+      const First x(*run, values);
       int k = 0;
       for (; k + 1 < run->count; k += 2, c += 2 * n) {
-        add_density<N>(rho, c, term(k));
-        add_density<N>(second, c + n, term(k + 1));
+        add_density<N>(rho, c, x.term(values, factor[k]));
+        add_density<N>(second, c + n, x.term(values, factor[k + 1]));
         if (k % 16 == 14) close();
       }
-      if (k < run->count) add_density<N>(rho, c, term(k));
+      if (k < run->count) add_density<N>(rho, c, x.term(values, factor[k]));
       close();
     }
     if constexpr (N > 0)
@@ -221,9 +254,34 @@ class Products {
   }
 
   Buffer<AceProduct> products;
-  Buffer<int> single, y;
-  Buffer<double> single_coefficients, coefficients;
+  Buffer<int> single, y, first_function, functions;
+  Buffer<double> single_coefficients, coefficients, gen_cgs;
   Buffer<AceRun> runs;
 };
+
+/// The largest of the absolute sums over v_f inverse[f,k].
+/// @param v        [size] vectors
+/// @param inverse  [size, size]
+inline Vec<double> largest_projection(const double *v, int size, const double *inverse)
+{
+  constexpr int most = 8;    // sums at a time
+  Vec<double> largest{};
+  const auto sums = [&](int k, int count) {
+    Vec<double> sum[most] = {};
+    const double *row = inverse + k;
+    for (int f = 0; f < size; ++f, row += size) {
+      const Vec<double> value = load(v + static_cast<std::ptrdiff_t>(f) * width);
+      for (int c = 0; c < count; ++c) sum[c] += row[c] * value;
+    }
+    for (int c = 0; c < count; ++c) {
+      const Vec<double> distance = sum[c] < 0.0 ? -sum[c] : sum[c];
+      largest = distance > largest ? distance : largest;
+    }
+  };
+  int k = 0;
+  for (; k + most <= size; k += most) sums(k, most);
+  if (k < size) sums(k, size - k);
+  return largest;
+}
 
 }    // namespace pwmlff::PWMLFF_ISA::ace
