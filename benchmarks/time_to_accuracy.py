@@ -155,6 +155,24 @@ def judged(program: Program, run: Run, python: str, folder: Path, data: Path, sy
     run.lmp = len(atoms) / step_seconds(atoms, str(converted), symbols, STEPS) / 1e3
 
 
+def fitting(trial: Run, counted: float, minutes: float) -> float:
+    """Minutes for which as many steps are counted as end in time here.
+
+    A program's start is as long whatever their number is: it is what comes before the first of the
+    errors, which are logged after equal parts of the steps.
+
+    Args:
+        trial: a run that was shorter.
+        counted: the minutes that its steps were counted for.
+        minutes: those that there are.
+    """
+    times, start = [seconds for seconds, _ in trial.curve], 0.0
+    if len(times) > 1:
+        start = max(0.0, times[0] - (times[-1] - times[0]) / (len(times) - 1))
+    pace = (trial.seconds - start) / (60 * counted)
+    return max(minutes - start / 60, counted) / pace
+
+
 def trained(name: str, python: str, folder: Path, data: Path, symbols: str, minutes: float) -> Run:
     """A training, or what is there of it."""
     program = PROGRAMS[name]
@@ -168,13 +186,13 @@ def trained(name: str, python: str, folder: Path, data: Path, symbols: str, minu
         command = program.setup(where, python, files, symbols.split(), counted)
         return Run(name, program.version(python), list(map(str, command)), minutes)
 
-    pace = 1.0
+    counted = minutes
     if program.counts:
         (folder / "trial").mkdir()
         trial = started(folder / "trial", TRIAL * minutes)
         watched(program, trial, folder / "trial")
-        pace = trial.seconds / (60 * TRIAL * minutes)
-    run = started(folder, minutes / pace)
+        counted = fitting(trial, TRIAL * minutes, minutes)
+    run = started(folder, counted)
     watched(program, run, folder)
     try:
         if not run.failed:

@@ -61,3 +61,46 @@ def test_watched(end: str, tmp_path: Path, monkeypatch) -> None:
     assert (end == "runs on") is (run.seconds > 7.2)
     kept = json.loads((folder / "run.json").read_text())
     assert trained().curve == kept["curve"] and len(kept["curve"]) == 4  # it is not run again
+
+
+def run_with(times: Sequence[float], seconds: float) -> time_to_accuracy.Run:
+    curve = [(time, 1.0) for time in times]
+    return time_to_accuracy.Run("script", "1", [], 1.0, curve, seconds)
+
+
+@pytest.mark.parametrize(
+    "times, seconds, wanted",
+    [
+        ([15, 20, 25, 30], 30.0, 25.0),  # starts for 10 s, then 20 s of steps that count for 10 s
+        ([50, 55], 55.0, 15.0),  # 45 s of 60 s are over when it starts
+        ([70, 75], 75.0, 10.0),  # nothing is left: as in the trial
+        ([4], 20.0, 30.0),  # a single error does not tell
+        ([0.1, 10.0], 20.0, 30.0),  # it starts at once
+    ],
+)
+def test_steps_that_fit(times: list[float], seconds: float, wanted: float) -> None:
+    """How many there are for a minute, after a trial with as many as are counted for 10 s."""
+    found = time_to_accuracy.fitting(run_with(times, seconds), 10 / 60, 1.0)
+    assert 60 * found == pytest.approx(wanted)
+
+
+def test_trial(tmp_path: Path, monkeypatch) -> None:
+    """It is counted for a part of the minutes, and tells how many the training is counted for."""
+    counted: list[float] = []
+
+    class Counting(Script):
+        counts = True
+
+        def setup(self, folder, python, files, elements, minutes) -> list[str]:
+            counted.append(minutes)
+            return super().setup(folder, python, files, elements, minutes)
+
+    def told(trial: time_to_accuracy.Run, counted: float, minutes: float) -> float:
+        return 10 * counted + minutes + len(trial.curve)
+
+    monkeypatch.setitem(other_trainings.PROGRAMS, "script", Counting("ends"))
+    monkeypatch.setattr(time_to_accuracy, "judged", lambda *_: None)
+    monkeypatch.setattr(time_to_accuracy, "fitting", told)
+    run = time_to_accuracy.trained("script", sys.executable, tmp_path / "run", tmp_path, "H", 0.3)
+    assert counted == pytest.approx([0.1, 10 * 0.1 + 0.3 + 4])
+    assert len(run.curve) == 4 and run.minutes == 0.3
