@@ -15,7 +15,9 @@ The data: HfO2 by the classical potential of examples/hfo2, as that example trai
 alloys of copper and gold, and molecules without a cell, by ase's effective medium theory; liquid
 argon by a Lennard-Jones potential; with --dft FOLDER, train.extxyz and valid.extxyz in it. Small
 sets of 72 frames: a glass of lithium silicate (potential of Pedone et al.), hydrocarbons (AIREBO),
-an alloy (EAM) and a ceramic (Tersoff) by lmp, as others learn from.
+an alloy (EAM) and a ceramic (Tersoff) by lmp, as others learn from. Organic molecules by GFN2-xTB
+(Bannwarth et al. 2019, doi:10.1021/acs.jctc.8b01176) need `pip install tblite`; they are trained on
+where they are named.
 """
 
 from __future__ import annotations
@@ -57,16 +59,21 @@ BEGINNING = 0.1  # of a run, in which errors may swing
 
 
 def trajectory(
-    atoms: Atoms, calculator: Calculator, temperature: float, frames: int, seed: int
+    atoms: Atoms,
+    calculator: Calculator,
+    temperature: float,
+    frames: int,
+    seed: int,
+    step: float = 2.0,
 ) -> Iterator[Atoms]:
-    """Frames of a Langevin run, 40 fs apart, after 200 fs."""
+    """Frames of a Langevin run with steps in fs, 40 fs apart, after 200 fs."""
     rng = np.random.default_rng(seed)
     atoms.calc = calculator
     MaxwellBoltzmannDistribution(atoms, temperature_K=temperature, rng=rng)
-    run = Langevin(atoms, 2.0 * units.fs, temperature_K=temperature, friction=0.02, rng=rng)
-    run.run(100)
+    run = Langevin(atoms, step * units.fs, temperature_K=temperature, friction=0.02, rng=rng)
+    run.run(round(200 / step))
     for _ in range(frames):
-        run.run(20)
+        run.run(round(40 / step))
         found = atoms.copy()
         labels = {"energy": atoms.get_potential_energy(), "forces": atoms.get_forces()}
         if atoms.cell.rank == 3:
@@ -111,6 +118,24 @@ def molecules(frames: int, seed: int) -> list[Atoms]:
         for k, name in enumerate(names)
         for atoms in trajectory(molecule(name), EMT(), 300.0, share, seed + k)
     ][:frames]
+
+
+def organic(frames: int, seed: int) -> list[Atoms]:
+    """Molecules in boxes of their own at 500 K, by GFN2-xTB."""
+    from tblite.ase import TBLite  # noqa: PLC0415  of this set alone
+
+    names = ("CH3CH2OH", "CH3NO2", "CH3COCH3", "CH3CONH2", "C6H6", "C5H5N")
+    found = []
+    for k, name in enumerate(names):
+        calculator = TBLite(method="GFN2-xTB", verbosity=0)
+        for atoms in trajectory(
+            molecule(name), calculator, 500.0, frames // len(names), seed + k, 0.5
+        ):
+            atoms.set_cell([20.0] * 3)
+            atoms.center()
+            atoms.pbc = True
+            found.append(atoms)
+    return found
 
 
 def argon(frames: int, temperatures: Sequence[float], seed: int) -> list[Atoms]:
@@ -324,7 +349,9 @@ DATA = {
     "other glass": Data(
         twice(silicate, {"Na": 8, "Al": 8, "Si": 12, "O": 40}, 2.4), "Na Al Si O", 600
     ),
+    "organic": Data(lambda _: (organic(420, 3), organic(120, 503)), "H C N O", 200),
 }
+NAMED = ("organic",)  # which need what pip does not install with this project
 
 
 @dataclass(frozen=True)
@@ -408,7 +435,7 @@ def main() -> None:
     sets = dict(DATA)
     if options.dft:
         sets["dft"] = Data(lambda _: given(options.dft), "O Hf", 45)
-    names = options.data or [*sets]
+    names = options.data or [name for name in sets if name not in NAMED]
     if unknown := set(names) - set(sets):
         parser.error(f"there is no data set {', '.join(unknown)}, expected {', '.join(sets)}")
     folder = options.folder or Path(tempfile.mkdtemp())
