@@ -161,7 +161,7 @@ class Neppo(Program):
 
     package, calculator = "neppo", "calorine"
     counts = True
-    STEP, FRAME, START = 0.45, 0.09, 10.0  # seconds of 32 frames of 96 atoms, and of reading one
+    STEP = 0.45  # seconds of 32 frames of 96 atoms
 
     def setup(
         self, folder: Path, python: str, files: Sequence[Path], elements: list[str], minutes: float
@@ -170,8 +170,7 @@ class Neppo(Program):
         for name, path in zip(("train.xyz", "test.xyz"), files, strict=True):
             (folder / name).symlink_to(path)
         size = load(files[0]) / count(files[0])
-        ready = self.FRAME * sum(map(load, files)) + self.START
-        steps = max(20, round((60.0 * minutes - ready) / (self.STEP * size)))
+        steps = max(20, round(60.0 * minutes / (self.STEP * size)))
         text = f"type {len(elements)} {' '.join(elements)}\ngeneration {steps}\n"
         (folder / "nep.in").write_text(f"{text}output_interval {min(100, steps)}\n")
         return [*ENVIRONMENT, beside(python, "neppo"), "train", ".", "--device", "cpu"]
@@ -197,7 +196,7 @@ class DeepMd(Program):
 
     package, calculator = "deepmd-kit", "deepmd"
     counts = True
-    STEP, VALID, START = 0.043, 0.03, 20.0  # seconds of 96 atoms, validated, and at first
+    STEP, VALID = 0.043, 0.03  # seconds of 96 atoms, and validated
 
     def setup(
         self, folder: Path, python: str, files: Sequence[Path], elements: list[str], minutes: float
@@ -212,7 +211,7 @@ class DeepMd(Program):
         batch = max(n for n in range(1, 13) if frames % n == 0)
         every = max(1, round(max(30.0, 60.0 - validation) / self.STEP))
         share = every * self.STEP / (every * self.STEP + validation)
-        steps = max(1, round((60 * minutes - self.START) * share / self.STEP))
+        steps = max(1, round(60 * minutes * share / self.STEP))
         descriptor = {
             "type": "se_e2_a", "sel": "auto", "rcut_smth": 0.5, "rcut": 6.0, "axis_neuron": 16,
             "neuron": [25, 50, 100], "resnet_dt": False, "type_one_side": True, "seed": 1,
@@ -323,7 +322,7 @@ class Grace(Program):
 
     package, calculator = "tensorpotential", "grace"
     counts = True
-    FRAME, VALID, START = 0.15, 0.05, 90.0  # seconds of 96 atoms, validated, and at first
+    FRAME, VALID = 0.15, 0.05  # seconds of 96 atoms, and validated
 
     def setup(
         self, folder: Path, python: str, files: Sequence[Path], elements: list[str], minutes: float
@@ -331,7 +330,7 @@ class Grace(Program):
         """Train, then export the best, after a signal too."""
         frames = count(files[0])
         epoch = load(files[0]) * self.FRAME + load(files[1]) * self.VALID
-        epochs = max(1, int((60.0 * minutes - self.START) / epoch))
+        epochs = max(1, int(60.0 * minutes / epoch))
         updates = epochs * math.ceil(frames / 16)  # which are raised to ten epochs
         length = f"target_total_updates: {updates}" if epochs >= 10 else f"maxiter: {epochs}"
         text = GRACE_INPUT.format(
@@ -388,16 +387,15 @@ class Mace(Program):
 
     package, calculator = "mace-torch", "mace"
     counts = True
-    FRAME, VALID, START = 0.2, 0.1, 60.0  # seconds of 96 atoms, validated, and at first
+    FRAME, VALID = 0.2, 0.1  # seconds of 96 atoms, and validated
 
     def setup(
         self, folder: Path, python: str, files: Sequence[Path], elements: list[str], minutes: float
     ) -> list[str]:
-        """Its command; at the end it evaluates all frames twice."""
+        """Its command."""
         learned, unseen = map(load, files)
-        end = 2 * (learned + unseen) * self.VALID
         epoch = learned * self.FRAME + unseen * self.VALID
-        epochs = max(1, int((60.0 * minutes - self.START - end) / epoch))
+        epochs = max(1, int(60.0 * minutes / epoch))
         words = [
             "--name=mace", f"--train_file={files[0]}", f"--valid_file={files[1]}",
             "--energy_key=energy", "--forces_key=forces", "--E0s=average", "--model=MACE",

@@ -9,7 +9,8 @@ all cores that this process may use, as its own documents and defaults say (othe
 programs of this project, and those that --python names, each with the Python that has it. What a
 program logs of the errors of forces in valid.extxyz gets the time at which it appears, from the
 start of the command on. Rates of learning fall over a number of steps in some. Those run for a part
-of the time first, so that the number fits this machine and these frames. At the end its calculator
+of the time first, so that the number fits this machine and these frames, and once more where they
+end too early. At the end its calculator
 evaluates these frames once more, and the result is timed: by its calculator on one core, and by lmp
 with pair_style pwmlff where that takes the file. The table, the picture and report.json, with each
 command line, version and last words of what failed, go to the folder of -o. What is there already
@@ -45,7 +46,7 @@ from training_defaults import DATA, prepare
 
 SCRIPT = Path(__file__).with_name("other_calculators.py")
 POLL, GRACE = 0.5, 180.0  # seconds between looks at a log, and to the end after a signal
-TRIAL = 1 / 3  # of the minutes
+TRIAL, TRIALS, FULL = 1 / 3, 2, 0.9  # of the minutes, of which a run that has as many takes most
 STEPS, EVALUATIONS, LEAST = 20, 5, 500  # of lmp, of a calculator, and atoms of what is timed
 WORDS = 30  # lines of what a program that failed said last
 
@@ -158,19 +159,19 @@ def judged(program: Program, run: Run, python: str, folder: Path, data: Path, sy
 def fitting(trial: Run, counted: float, minutes: float) -> float:
     """Minutes for which as many steps are counted as end in time here.
 
-    A program's start is as long whatever their number is: it is what comes before the first of the
-    errors, which are logged after equal parts of the steps.
+    A program's start and end are as long whatever their number is. Errors are logged after equal
+    parts of the steps, so these take as many intervals as there are errors.
 
     Args:
         trial: a run that was shorter.
         counted: the minutes that its steps were counted for.
         minutes: those that there are.
     """
-    times, start = [seconds for seconds, _ in trial.curve], 0.0
+    times, work = [seconds for seconds, _ in trial.curve], trial.seconds
     if len(times) > 1:
-        start = max(0.0, times[0] - (times[-1] - times[0]) / (len(times) - 1))
-    pace = (trial.seconds - start) / (60 * counted)
-    return max(minutes - start / 60, counted) / pace
+        work = min(work, (times[-1] - times[0]) * len(times) / (len(times) - 1))
+    pace = work / (60 * counted)
+    return max(minutes - (trial.seconds - work) / 60, counted) / pace
 
 
 def trained(name: str, python: str, folder: Path, data: Path, symbols: str, minutes: float) -> Run:
@@ -186,17 +187,18 @@ def trained(name: str, python: str, folder: Path, data: Path, symbols: str, minu
         command = program.setup(where, python, files, symbols.split(), counted)
         return Run(name, program.version(python), list(map(str, command)), minutes)
 
-    counted = minutes
-    if program.counts:
-        (folder / "trial").mkdir()
-        trial = started(folder / "trial", TRIAL * minutes)
-        watched(program, trial, folder / "trial")
-        counted = fitting(trial, TRIAL * minutes, minutes)
-    run = started(folder, counted)
-    watched(program, run, folder)
+    counted, trials = (TRIAL * minutes, TRIALS) if program.counts else (minutes, 0)
+    for k in range(trials + 1):
+        own = folder / f"{k}"
+        own.mkdir()
+        run = started(own, counted)
+        watched(program, run, own)
+        if run.failed or run.seconds > FULL * 60 * minutes:
+            break
+        counted = fitting(run, counted, minutes)
     try:
         if not run.failed:
-            judged(program, run, python, folder, data, symbols)
+            judged(program, run, python, own, data, symbols)
     except Unusable as reason:
         run.failed = str(reason)
     kept.write_text(json.dumps(asdict(run), indent=1))

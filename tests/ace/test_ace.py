@@ -137,6 +137,11 @@ def test_grade(tmp_path: Path, form: str, vectors: int):
     for precision, tolerance in {"double": 1e-5, "mixed": 1e-4}.items():
         gamma = Calculator(path, precision=precision, nthreads=2).get_property("gamma", atoms)
         np.testing.assert_allclose(gamma, wanted, rtol=tolerance)
+    atoms.numbers[:] = 72
+    of_all, of_one = (
+        Calculator(path, **which).get_property("gamma", atoms) for which in ({}, {"elements": [72]})
+    )
+    np.testing.assert_allclose(of_one, of_all, rtol=1e-9)
 
 
 @pytest.mark.parametrize(

@@ -75,7 +75,8 @@ def run_with(times: Sequence[float], seconds: float) -> time_to_accuracy.Run:
         ([50, 55], 55.0, 15.0),  # 45 s of 60 s are over when it starts
         ([70, 75], 75.0, 10.0),  # nothing is left: as in the trial
         ([4], 20.0, 30.0),  # a single error does not tell
-        ([0.1, 10.0], 20.0, 30.0),  # it starts at once
+        ([5, 10], 40.0, 30.0),  # it writes for 30 s at the end
+        ([1, 20], 20.0, 30.0),  # it starts at once
     ],
 )
 def test_steps_that_fit(times: list[float], seconds: float, wanted: float) -> None:
@@ -84,8 +85,9 @@ def test_steps_that_fit(times: list[float], seconds: float, wanted: float) -> No
     assert 60 * found == pytest.approx(wanted)
 
 
-def test_trial(tmp_path: Path, monkeypatch) -> None:
-    """It is counted for a part of the minutes, and tells how many the training is counted for."""
+@pytest.mark.parametrize("full, runs", [(0.01, 1), (0.99, 3)])
+def test_trials(tmp_path: Path, monkeypatch, full: float, runs: int) -> None:
+    """The first is counted for a part of the minutes; each tells that of the next one."""
     counted: list[float] = []
 
     class Counting(Script):
@@ -101,6 +103,7 @@ def test_trial(tmp_path: Path, monkeypatch) -> None:
     monkeypatch.setitem(other_trainings.PROGRAMS, "script", Counting("ends"))
     monkeypatch.setattr(time_to_accuracy, "judged", lambda *_: None)
     monkeypatch.setattr(time_to_accuracy, "fitting", told)
+    monkeypatch.setattr(time_to_accuracy, "FULL", full)
     run = time_to_accuracy.trained("script", sys.executable, tmp_path / "run", tmp_path, "H", 0.3)
-    assert counted == pytest.approx([0.1, 10 * 0.1 + 0.3 + 4])
+    assert counted == pytest.approx([0.1, 10 * 0.1 + 0.3 + 4, 10 * 5.3 + 0.3 + 4][:runs])
     assert len(run.curve) == 4 and run.minutes == 0.3

@@ -193,7 +193,7 @@ bool looks_like_ace(std::string_view contents)
   const std::string_view key = first_key(contents);
   for (const char *name :
        {"elements", "E0", "deltaSplineBins", "embeddings", "bonds", "functions", "emb_spec",
-        "radial_basis", "nnorm", "nelements", "global", "species", "metadata", "lmax"})
+        "radial_basis", "nnorm", "nelements", "global", "species", "metadata", "auxdata", "lmax"})
     if (key == name) return true;
   return false;
 }
