@@ -189,10 +189,13 @@ def trained(name: str, python: str, folder: Path, data: Path, symbols: str, minu
 
     counted, trials = (TRIAL * minutes, TRIALS) if program.counts else (minutes, 0)
     for k in range(trials + 1):
-        own = folder / f"{k}"
-        own.mkdir()
-        run = started(own, counted)
-        watched(program, run, own)
+        where = folder / f"{k}"
+        where.mkdir()
+        latest = started(where, counted)
+        watched(program, latest, where)
+        if k and latest.failed:
+            break  # it took too long, and the one before has a model
+        run, own = latest, where
         if run.failed or run.seconds > FULL * 60 * minutes:
             break
         counted = fitting(run, counted, minutes)
@@ -280,7 +283,8 @@ def main() -> None:
             continue
         for minutes in options.minutes:
             run = trained(name, python, output / f"{name}-{minutes:g}", data, symbols, minutes)
-            runs.append(without_folders(run, [str(Path(python).parent), str(output), str(data)]))
+            own = Path(python).parent
+            runs.append(without_folders(run, [*map(str, (own, own.parent, output, data))]))
             print(name, minutes, run.seconds, run.force, run.energy, run.own, run.lmp, flush=True)
     report = [asdict(run) for run in runs]
     (output / "report.json").write_text(json.dumps(report, indent=1) + "\n")

@@ -107,3 +107,19 @@ def test_trials(tmp_path: Path, monkeypatch, full: float, runs: int) -> None:
     run = time_to_accuracy.trained("script", sys.executable, tmp_path / "run", tmp_path, "H", 0.3)
     assert counted == pytest.approx([0.1, 10 * 0.1 + 0.3 + 4, 10 * 5.3 + 0.3 + 4][:runs])
     assert len(run.curve) == 4 and run.minutes == 0.3
+
+
+def test_too_long_after_a_trial(tmp_path: Path, monkeypatch) -> None:
+    """What the trial has made is kept."""
+
+    class Longer(Script):
+        counts = True
+
+        def setup(self, folder, python, files, elements, minutes) -> list[str]:
+            return [python, "-c", LOGS + ENDS["ends" if folder.name == "0" else "fails"]]
+
+    monkeypatch.setitem(other_trainings.PROGRAMS, "script", Longer("ends"))
+    monkeypatch.setattr(time_to_accuracy, "judged", lambda *words: seen.append(words[3].name))
+    seen: list[str] = []
+    run = time_to_accuracy.trained("script", sys.executable, tmp_path / "run", tmp_path, "H", 0.3)
+    assert (run.failed, len(run.curve), seen) == ("", 4, ["0"])
