@@ -11,7 +11,7 @@ from __future__ import annotations
 import io
 import re
 import zipfile
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -19,7 +19,7 @@ from ase import Atoms
 
 from pwmlff import native
 from pwmlff.convert import programs
-from pwmlff.convert.foreign import Choices, Foreign, Numbers
+from pwmlff.convert.foreign import Choices, Foreign, GradedNumbers, Numbers
 from pwmlff.evaluation import ace_file
 from pwmlff.report import Failure, last_line
 
@@ -49,19 +49,10 @@ class _PythonAce:
         who, command = f"the python-ace of {self.python}", (self.python, SCRIPT, words)
         return programs.run_script(self.path, self.source, who, command, files, target)
 
-    def results(self, cluster: Atoms) -> dict[str, np.ndarray]:
-        """Energies of atoms, eV; forces, eV/angstrom; gamma with an active set."""
+    def numbers(self, cluster: Atoms) -> Numbers | GradedNumbers:
+        """What it says of a cluster; gamma with an active set."""
         with np.load(io.BytesIO(self.run("numbers.npz", cluster))) as found:
-            return dict(found)
-
-    def numbers(self, cluster: Atoms) -> Numbers:
-        """Energies of atoms and forces."""
-        found = self.results(cluster)
-        return Numbers(found["atom_energy"], found["forces"])
-
-    def grade(self, cluster: Atoms) -> np.ndarray:
-        """The extrapolation grade of each atom."""
-        return self.results(cluster)["gamma"]
+            return (GradedNumbers if ACTIVE_SET in self.files else Numbers)(**found)
 
 
 def read(path: str, contents: bytes, choices: Choices) -> Foreign | None:
@@ -82,7 +73,7 @@ def read(path: str, contents: bytes, choices: Choices) -> Foreign | None:
             f"found an active set, '{choices.active_set}', for '{path}', expected one for the "
             ".yaml of pacemaker or GRACE/FS that it was made of"
         )
-    programs.require_no_choice(path, replace(choices, active_set=""))
+    programs.require_no_choice(path, choices)
     source = "a potential of GRACE/FS" if of_grace else "B functions of pacemaker"
     files = {POTENTIAL: contents}
     if choices.active_set:
@@ -95,7 +86,6 @@ def read(path: str, contents: bytes, choices: Choices) -> Foreign | None:
         _network(path, written),
         original.numbers,
         contents=written,
-        grade=original.grade if choices.active_set else None,
     )
 
 

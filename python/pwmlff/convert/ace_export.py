@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Iterable, Iterator
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -29,11 +30,6 @@ def _list(values: Iterable[Any]) -> str:
     return f"[{', '.join(map(repr, values))}]"
 
 
-def _flat(rows: Iterable[Iterable[int]]) -> Iterator[int]:
-    for row in rows:
-        yield from row
-
-
 def _function(function: Any) -> str:
     """A B function, with the keys of a .yace and gen_cgs."""
     cgs = [1.0] if function.rank == 1 else function.gen_cgs  # as python-ace evaluates rank 1
@@ -41,7 +37,7 @@ def _function(function: Any) -> str:
     return (
         f"    - {{mu0: {function.mu0}, rank: {function.rank}, ndensity: {function.ndensity}, "
         f"num_ms_combs: {len(cgs)}, mus: {_list(function.mus)}, ns: {_list(function.ns)}, "
-        f"ls: {_list(function.ls)}, ms_combs: {_list(_flat(function.ms_combs))}, "
+        f"ls: {_list(function.ls)}, ms_combs: {_list(chain.from_iterable(function.ms_combs))}, "
         f"ctildes: {_list(ctildes)}, gen_cgs: {_list(cgs)}}}\n"
     )
 

@@ -23,6 +23,7 @@ from pwmlff.convert.foreign import (
     UNEXPECTED,
     Choices,
     Foreign,
+    GradedNumbers,
     Numbers,
     Source,
     saved,
@@ -154,17 +155,17 @@ def convert(
             extra = None if compiled else foreign.extra
             save_model(foreign.module, draft, card, extra, record=False)
         with _naming_source(source, draft):
-            clusters, expected = _original(source, draft, foreign)
+            clusters, expected, grades = _original(source, draft, foreign)
             fixed = {option: f"{n}, of the whole system" for option, n in choices.embedded.items()}
             notes = {**foreign.notes, **fixed, **(_compile(source, draft) if compiled else {})}
             chosen = choose(draft, "auto", "exact")
             if compiled and chosen.engine.name != "compiled":
                 raise Failure(f"'{source}' was compiled, but {chosen.reason}; nothing was written")
             with archive.time_limit(f"'{source}': its forward on a random cluster"):
-                evaluations = [chosen.engine(cluster) for cluster in clusters]
+                evaluations = [chosen.engine(one, grade=bool(grades)) for one in clusters]
             differences = _differences(source, foreign, evaluations, expected)
-            if foreign.grade is not None:
-                notes["gamma"] = _grades(source, foreign.grade, chosen, clusters)
+            if grades:
+                notes["gamma"] = _grade_difference(source, evaluations, grades)
             if self_test.of_file(draft, chosen.info) is None:
                 numbers = [Numbers(one.atom_energy, one.forces) for one in evaluations]
                 add_self_test(draft, expected, max(map(self_test.difference, numbers, expected)))
@@ -307,10 +308,12 @@ def _naming_source(source: str, draft: Path) -> Iterator[None]:
         raise Failure(str(error).replace(f"'{draft}'", f"'{source}'")) from error
 
 
-def _original(source: str, draft: Path, foreign: Foreign) -> tuple[list[Atoms], list[Numbers]]:
-    """Random clusters for the model, and what its original says of them."""
+def _original(
+    source: str, draft: Path, foreign: Foreign
+) -> tuple[list[Atoms], list[Numbers], list[np.ndarray]]:
+    """Random clusters for the model, and what its original says of them, of some also gamma."""
     clusters = self_test.clusters(model_file.describe_unopened(draft))
-    evaluate: Callable[[Atoms], Numbers | Result] = foreign.evaluate or partial(
+    evaluate: Callable[[Atoms], Numbers | GradedNumbers | Result] = foreign.evaluate or partial(
         reference.evaluate, draft
     )
     try:
@@ -324,7 +327,7 @@ def _original(source: str, draft: Path, foreign: Foreign) -> tuple[list[Atoms], 
             f"'{source}' is a model of {foreign.family} that cannot be evaluated on a random "
             f"cluster: {last_line(error)}"
         ) from error
-    return clusters, numbers
+    return clusters, numbers, [one.gamma for one in results if isinstance(one, GradedNumbers)]
 
 
 def _require_unchanged(path: str) -> None:
@@ -357,15 +360,14 @@ def _differences(
     return worst["energies of atoms"], worst["forces"]
 
 
-def _grades(
-    source: str, original: Callable[[Atoms], np.ndarray], chosen: Choice, clusters: Sequence[Atoms]
+def _grade_difference(
+    source: str, evaluations: Sequence[Evaluation], expected: Sequence[np.ndarray]
 ) -> str:
     """By how much the extrapolation grade of atoms differs, within what is allowed."""
     worst = 0.0
-    for cluster in clusters:
-        ours, theirs = chosen.engine(cluster, grade=True).gamma, original(cluster)
-        assert ours is not None
-        share = float(np.abs(ours - theirs).max() / max(1.0, np.abs(theirs).max()))
+    for evaluation, theirs in zip(evaluations, expected, strict=True):
+        assert evaluation.gamma is not None
+        share = float(np.abs(evaluation.gamma - theirs).max() / max(1.0, np.abs(theirs).max()))
         if not share <= GRADE_GATE:
             raise Failure(
                 f"'{source}': gamma differs by {share:.1e} of the largest from that of the "

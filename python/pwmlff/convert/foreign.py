@@ -84,6 +84,14 @@ class Numbers(NamedTuple):
         return cls(flat.flatten().numpy(), vectors.numpy())
 
 
+class GradedNumbers(NamedTuple):
+    """Likewise, with the extrapolation grade."""
+
+    atom_energy: np.ndarray  # [n] eV
+    forces: np.ndarray  # [n, 3] -dE/dx, eV/angstrom
+    gamma: np.ndarray  # [n]
+
+
 @dataclass(frozen=True)
 class Source:
     """A sound TorchScript archive."""
@@ -101,7 +109,7 @@ class Choices:
     head: str = ""  # of a MACE model that has several, or the modality of such a model of SevenNet
     charge: int | None = None  # of the whole system, e, for a MACE model that embeds it
     spin: int | None = None  # likewise, as the data of its training count it
-    active_set: str = ""  # a file, of an ACE
+    active_set: str = ""  # a file, of an ACE (ace.read() refuses it with others)
 
     @property
     def embedded(self) -> dict[str, int]:
@@ -140,13 +148,11 @@ class Foreign:
     family: str  # what it is, for people
     module: nn.Module | Nep | Ace  # the same model, in a contract of this project, or as a text
     #: The code of the original, on a cluster in free space; None where there is none.
-    evaluate: Callable[[Atoms], Numbers] | None
+    evaluate: Callable[[Atoms], Numbers | GradedNumbers] | None
     single: bool = False  # whether the original computes in float32
     notes: dict[str, str] = field(default_factory=dict)  # further lines for people, by their names
     contents: bytes | None = None  # of a file that is written as it is
     extra: dict[str, bytes] = field(default_factory=dict)  # extra files that the result gets
-    #: What the original says of the extrapolation grade of atoms; None where there is none.
-    grade: Callable[[Atoms], np.ndarray] | None = None
 
     @property
     def basis(self) -> str:

@@ -173,8 +173,6 @@ def require_no_choice(path: str, choices: Choices) -> None:
             f"found the head '{choices.head}' for '{path}', expected one for a pickled MACE model "
             "or a checkpoint of SevenNet alone"
         )
-    if choices.active_set:
-        raise Failure(f"found an active set for '{path}', expected one for an ACE alone")
     for option, value in choices.embedded.items():
         raise Failure(
             f"found --{option} {value} for '{path}', expected it for a pickled MACE model alone"
