@@ -28,9 +28,9 @@ struct AceFile {
   AceNetwork network;
   std::map<std::array<int, 2>, FileBond> bonds;
   std::set<int> embeddings;
-  std::map<int, AceSpecies> functions;         // their rows alone
-  std::map<int, std::vector<int>> ndensity;    // of each function
-  std::map<int, std::vector<double>> inverse;
+  std::map<int, AceSpecies> functions;           // their rows alone
+  std::map<int, std::vector<int>> ndensity;      // of each function
+  std::map<int, std::vector<double>> inverse;    // of active sets
   // of GRACE/FS
   double scale = 1.0, shift = 0.0, nnorm = 1.0;
   bool grace = false, has_embedding = false;

@@ -129,8 +129,7 @@ template <class T> class AceWorker : public Worker {
       const int *const centers = plan.order + blocks[k].first;
       find_edges(*plan.input, centers, blocks[k].count);
       add_up();
-      find_energies(centers, blocks[k], plan.atom_energy);
-      if (plan.grade) find_grades(centers, blocks[k].count, plan.grade, sums);
+      find_energies(centers, blocks[k].count, plan, sums);
       pull_back(centers, blocks[k].count, sums);
     }
   }
@@ -381,8 +380,8 @@ template <class T> class AceWorker : public Worker {
     return energy;
   }
 
-  /// Energies of centers, and slopes by their moments.
-  void find_energies(const int *centers, const CenterBlock &of, double *atom_energy)
+  /// Energies of centers, perhaps grades, and slopes by their moments.
+  void find_energies(const int *centers, int ncenters, const BlockPlan &plan, PartialSums &sums)
   {
     const Products &products = species->products;
     for (int part = 0; part < parts; ++part) {
@@ -391,7 +390,7 @@ template <class T> class AceWorker : public Worker {
       for (int l = 0; l < width; ++l) {
         const int lane = part * width + l;
         const AceEnergy energy = energy_of(l, around[lane]);
-        if (lane < of.count) atom_energy[centers[lane]] = energy.energy;
+        if (lane < ncenters) plan.atom_energy[centers[lane]] = energy.energy;
         by_core[lane] = energy.by_core;
         by_nearest[lane] = energy.by_nearest;
       }
@@ -399,39 +398,39 @@ template <class T> class AceWorker : public Worker {
       for (int k = 0; k < products.nmoments; ++k)
         for (int l = 0; l < width; ++l)
           edge_slopes[k * block + part * width + l] = static_cast<T>(slopes[k * width + l]);
-    }
-  }
-
-  /// Extrapolation grades, from what find_energies() has left. Each center is alone: the mean that
-  /// neighbors take part in (RowSums) is its grade itself.
-  void find_grades(const int *centers, int ncenters, double *grade, PartialSums &sums)
-  {
-    const Products &products = species->products;
-    const std::vector<double> &inverse = model.source.network.species[which].inverse;
-    const int ndensity = products.ndensity, nfunctions = products.nfunctions;
-    const bool linear = inverse.size() == static_cast<std::size_t>(nfunctions) * nfunctions;
-    for (int part = 0; part * width < ncenters; ++part) {
-      double *const own = values_of(part), *const b = functions_of_b.get(), *v = b;
-      for (int k = 0; k < nfunctions * width; ++k) b[k] = 0.0;
-      products.project(own, b);
-      if (!linear) {
-        products.forward(own, rho.get());
-        for (int l = 0; l < width; ++l) energy_of(l, {});    // without a core
-        v += nfunctions * width;
-        for (int p = 0; p < ndensity; ++p)
-          for (int f = 0; f < nfunctions; ++f)
-            store(v + (p * nfunctions + f) * width,
-                  load(&rho[(ndensity + p) * width]) * load(b + f * width));
-      }
+      if (!plan.grade || part * width >= ncenters) continue;
       alignas(64) double gamma[width];
-      store(gamma, largest_projection(v, (linear ? 1 : ndensity) * nfunctions, inverse.data()));
+      find_grades(own, gamma);
       for (int l = 0; l < width && part * width + l < ncenters; ++l) {
         const int i = centers[part * width + l];
-        grade[i] = gamma[l];
+        // Each center is alone: the mean that neighbors take part in (RowSums) is its grade itself.
+        plan.grade[i] = gamma[l];
         sums.near_square[i] += gamma[l] * gamma[l];
         sums.near_weight[i] = 1.0;
       }
     }
+  }
+
+  /// Extrapolation grades of the lanes of a part, of which densities and products are there.
+  void find_grades(const double *own, double *gamma)
+  {
+    const Products &products = species->products;
+    const std::vector<double> &inverse = model.source.network.species[which].inverse;
+    const int ndensity = products.ndensity, nfunctions = products.nfunctions;
+    double *const b = functions_of_b.get(), *v = b;
+    int size = nfunctions;
+    for (int k = 0; k < nfunctions * width; ++k) b[k] = 0.0;
+    products.project(own, b);
+    if (inverse.size() > static_cast<std::size_t>(nfunctions) * nfunctions) {
+      for (int l = 0; l < width; ++l) energy_of(l, {});    // without a core
+      v += nfunctions * width;
+      size *= ndensity;
+      for (int p = 0; p < ndensity; ++p)
+        for (int f = 0; f < nfunctions; ++f)
+          store(v + (p * nfunctions + f) * width,
+                load(&rho[(ndensity + p) * width]) * load(b + f * width));
+    }
+    store(gamma, largest_projection(v, size, inverse.data()));
   }
 
   void pull_back(const int *centers, int ncenters, PartialSums &sums)
