@@ -6,6 +6,7 @@ PWMLFF_KILLS=20 kills trainings more often.
 from __future__ import annotations
 
 import errno
+import functools
 import io
 import json
 import os
@@ -39,6 +40,7 @@ from labelled_structures import labelled, movement, trajectory
 from pwmlff import Calculator, files
 from pwmlff.cli import app
 from pwmlff.data import cache, readers
+from pwmlff.data.frames import QUANTITIES
 from pwmlff.evaluation import reference
 from pwmlff.evaluation.engine import choose
 from pwmlff.evaluation.model_file import describe_unopened
@@ -59,6 +61,7 @@ from pwmlff.train import (
 from pwmlff.train.learner import Learner, schedule_of
 from pwmlff.train.loss import LossWeights, slopes
 from pwmlff.train.muon import DECAY
+from pwmlff.train.prepare import Dataset
 from systems import SYSTEMS, System
 from thread_ranks import on_ranks
 
@@ -906,7 +909,7 @@ def test_max_time_is_all_that_the_command_takes(data: Path, tmp_path: Path, monk
         one.learner.step = lambda batch, done: (told.append(done), clock.take(1.0), 0.5)[-1]
         one.learner.predict = lambda *given: (clock.take(6.0), evaluate(*given))[-1]
         one.learner.refine = lambda *_: None
-        one.learner.refit = lambda _: clock.take(2.0)
+        one.learner.refit = lambda *_: clock.take(2.0)
         stopped = one.run(None, None)
         one.finish()
         assert stopped == ("asked" if end < 300.0 else "time")
@@ -951,7 +954,7 @@ def test_a_short_time_is_for_steps(data: Path, tmp_path: Path, monkeypatch, capl
     one.learner.step = lambda *_: (clock.take(0.05), 0.5)[-1]
     one.learner.predict = lambda *given: (clock.take(next(validations)), evaluate(*given))[-1]
     one.learner.refine = lambda *_: None
-    one.learner.refit = lambda seconds: (limits.append(seconds), clock.take(0.1))
+    one.learner.refit = lambda seconds, _: (limits.append(seconds), clock.take(0.1))
     assert one.run(None, None) == "time"
     done.clear()
     one.finish()
@@ -1124,7 +1127,7 @@ def test_solved_layers_are_taken_unless_clearly_worse(data: Path, tmp_path: Path
     asked = configured(data, tmp_path, "run.epochs=1")
     one = training(asked, comm.Serial(), tmp_path, frames, edges)
     one.keep = lambda names, *_: kept.append(names)
-    one.learner.refit = lambda _: None
+    one.learner.refit = lambda *_: None
     scores = iter((-1.0, -0.99, -1.0 + 0.4 / 10**0.5, -1.0 + 0.6 / 10**0.5))
     one.score = lambda _: next(scores)
     for last in (False, False, True, True):
@@ -1133,6 +1136,52 @@ def test_solved_layers_are_taken_unless_clearly_worse(data: Path, tmp_path: Path
     assert len(one.sampled.frames) == 10
     assert kept == [(loop.BEST, loop.LAST), (loop.LAST,), (loop.BEST, loop.LAST), (loop.LAST,)]
     assert one.progress.best == -1.0
+
+
+@pytest.mark.parametrize("nranks", [1, 2])
+def test_an_earlier_model_ends_a_training_that_learned_too_much(
+    nranks: int, data: Path, tmp_path: Path, caplog
+) -> None:
+    """With its last layers solved for, also after a resumption; not where it is hardly better."""
+    every = Dataset(*cache.load(data, elements=[10, 18], cutoff=4.0, cache=None))
+    learned, unseen = (every.select(np.arange(k, 10, 2)) for k in (0, 1))
+    asked = configured(data, tmp_path, "run.epochs=30", "optimizer.ema=0")
+
+    def new(ranks: comm.Communicator) -> loop.Trainer:
+        one = training(asked, ranks, tmp_path, learned.frames, learned.edges)
+        one.valid = unseen
+        return one
+
+    def end(ranks: comm.Communicator, size: float) -> tuple[np.ndarray, ...]:
+        one = new(ranks)
+        for _ in range(30):
+            one.step()
+        one.validate(None, None)
+        earlier = one.learner.averaged()
+        one.save()
+        one = new(ranks)
+        assert one.resume()
+        noise = np.random.default_rng(0).normal(0.0, size, earlier.shape)
+        one.learner.parameters[:] += noise
+        one.validate(None, None)
+        one.validate(None, None, last=True)
+        learner = one.learner
+        solved = [
+            start + learner.model.solved(start, learner.free, learner.of_frame, QUANTITIES)
+            for start in (earlier, earlier + noise)
+        ]
+        return tuple(forces(learner, x) for x in (learner.averaged(), *solved))
+
+    def forces(learner: Learner, parameters: np.ndarray) -> np.ndarray:
+        return learner.model.predict(parameters, unseen.frames, unseen.edges)[1]
+
+    for size, taken in ((1.0, 1), (0.03, 2)):
+        with caplog.at_level("INFO"):
+            for found in on_ranks(nranks, functools.partial(end, size=size)):
+                apart = [np.abs(found[k] - found[taken]).max() for k in (0, 3 - taken)]
+                assert apart[0] < 0.1 * apart[1]  # energies of single atoms began elsewhere
+        assert ("learned too much" in caplog.text) is (taken == 1)
+        caplog.clear()
 
 
 def test_what_is_told_of_the_best_is_of_the_file(data: Path, tmp_path: Path, monkeypatch) -> None:

@@ -157,7 +157,7 @@ class NepForm:
         (4, 4), "functions beyond the first one, radial and angular", least=0, most=19
     )
     basis_size: tuple[int, int] = key(
-        (8, 8), "functions that these are combined of, beyond the first one", least=0, most=100
+        (16, 12), "functions that these are combined of, beyond the first one", least=0, most=100
     )
     l_max: tuple[int, ...] = key(
         (4, 2, 1),

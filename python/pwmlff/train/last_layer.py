@@ -1,10 +1,10 @@
-"""The last layers of the fitting nets by linear least squares.
+"""The last layers of networks by linear least squares.
 
-Energies, forces and virials of a Deep Potential are linear in the weights and biases of the last
-layers of its fitting nets. The best of these for all data, with the rest as steps have left it,
-solve a linear problem (variable projection, Golub and Pereyra 1973, doi:10.1137/0710036). Steps of
-small batches do not come near it in energies: what one frame asks for changes the energies of all
-others.
+Energies, forces and virials of a Deep Potential or a NEP are linear in the weights and biases of
+the last layers of its networks of atoms. The best of these for all data, with the rest as steps
+have left it, solve a linear problem (variable projection, Golub and Pereyra 1973,
+doi:10.1137/0710036). Steps of small batches do not come near it in energies: what one frame asks
+for changes the energies of all others.
 
 With the errors r of a quantity q, its weights u are those of the smallest product of RMSEs,
 
@@ -20,11 +20,12 @@ from __future__ import annotations
 import time
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
+from typing import Protocol
 
 import numpy as np
 
 from pwmlff.data.frames import rows_of
-from pwmlff.train.gradient import DPGradient, batches
+from pwmlff.train.trainable import Predictions, Trainable
 
 ATOMS = 3000  # whose forces are looked at, in whole frames
 FRAMES = 1024  # whose energies are
@@ -32,7 +33,7 @@ ROWS = 4  # of forces for each parameter, at least
 RIDGE = 1e-7  # of the normal equations, over their diagonal: what data hardly tell stays
 PASSES = 12  # until weights and solution agree
 FAR = 8.0  # medians
-MARGIN = 0.05  # that forces may lose
+MARGIN = 0.02  # that forces may lose
 HALVINGS = 40
 SMALLEST = 1e-12  # error, or square of one, below which nothing is to be gained
 
@@ -54,12 +55,42 @@ class Equations:
         return weights, float(weights @ left**2)
 
 
+class Layered(Trainable, Protocol):
+    """A model with last layers, whose places are `last_layers`."""
+
+    def predictions(self, parameters: np.ndarray, chosen: np.ndarray) -> Predictions:
+        """Predictions for some of its frames with these parameters, as steps have them."""
+
+    def energy_gradients(
+        self, parameters: np.ndarray, chosen: np.ndarray, places: np.ndarray
+    ) -> np.ndarray:
+        """Derivatives of the energies of some of its frames by some parameters.
+
+        Returns:
+            [len(chosen), len(places)]
+        """
+
+    def solved(
+        self,
+        parameters: np.ndarray,
+        free: np.ndarray,
+        of_frame: np.ndarray,
+        quantities: Collection[str],
+        seconds: float = np.inf,
+    ) -> np.ndarray:
+        """The change of the parameters that is best for the last layers."""
+        places = self.last_layers[free[self.last_layers]]
+        change = np.zeros(len(parameters))
+        layers = LastLayers(self, parameters, places, of_frame)
+        change[places] = layers.fitted(quantities, seconds)
+        return change
+
+
 @dataclass(frozen=True)
 class LastLayers:
     """Last layers of a model."""
 
-    core: DPGradient  # with the frames that it learns from
-    every: np.ndarray  # places of the parameters of all last layers
+    model: Layered  # with the frames that it learns from
     parameters: np.ndarray  # [nparameters] as they are
     places: np.ndarray  # [n] of those that may change
     of_frame: np.ndarray  # [nframes] weights of the frames, beside their own
@@ -74,7 +105,7 @@ class LastLayers:
         Returns:
             [n], zeros where there are too few forces to tell, or too little time.
         """
-        frames, wanted = self.core.frames, set(quantities)
+        frames, wanted = self.model.frames, set(quantities)
         order = np.random.default_rng(0).permutation(len(frames))
         order = order[self.of_frame[order] > 0.0]
         with_energy = order[frames.labelled["energy"][order]][:FRAMES]
@@ -94,41 +125,37 @@ class LastLayers:
 
     def _energy_equations(self, chosen: np.ndarray) -> Equations:
         """Equations of energies per atom, by the gradients of the energies."""
-        core, frames = self.core, self.core.frames
-        core.prepare(self.parameters)
-        rows, lacks = [], []
-        of_frame = self.of_frame[chosen] * frames.weights[chosen, 0]
-        for part in batches(chosen):
-            natoms = frames.natoms[part]
-            energy = core.evaluate(part)[0]
-            gradients = core.gradients(1.0 / natoms, np.zeros((int(natoms.sum()), 3)))
-            rows += [core.finish(gradient)[self.places] for gradient in gradients]
-            lacks.append((frames.energies[part] - energy) / natoms)
-        return Equations(np.array(rows), np.concatenate(lacks), of_frame)
+        frames, natoms = self.model.frames, self.model.frames.natoms[chosen]
+        energy = self.model.predictions(self.parameters, chosen)[0]
+        gradients = self.model.energy_gradients(self.parameters, chosen, self.places)
+        weights = self.of_frame[chosen] * frames.weights[chosen, 0]
+        lacks = (frames.energies[chosen] - energy) / natoms
+        return Equations(gradients / natoms[:, None], lacks, weights)
 
     def _force_equations(self, chosen: np.ndarray, seconds: float) -> dict[str, Equations]:
         """Equations of components of forces, and of virials per atom where there are any.
 
         None at all where they would take longer than so many seconds.
         """
-        frames, natoms = self.core.frames, self.core.frames.natoms[chosen]
+        frames, natoms = self.model.frames, self.model.frames.natoms[chosen]
 
         def rows_with(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-            self.core.prepare(values)
-            predictions = [self.core.evaluate(part)[1:] for part in batches(chosen)]
-            forces, virials = (np.concatenate(parts) for parts in zip(*predictions, strict=True))
+            _, forces, virials = self.model.predictions(values, chosen)
             return forces.ravel(), (virials / natoms[:, None, None]).ravel()
 
+        unit = self.parameters.copy()
+        unit[self.model.last_layers] = 0.0
+        rest = rows_with(unit)  # charges, and the repulsion of nuclei
         columns: list[tuple[np.ndarray, np.ndarray]] = []
         began = time.monotonic()
         for place in self.places:
             took = (time.monotonic() - began) / max(1, len(columns))
             if took * len(self.places) > seconds:
                 return {}
-            unit = self.parameters.copy()
-            unit[self.every] = 0.0
             unit[place] = 1.0
-            columns.append(rows_with(unit))
+            forces, virials = rows_with(unit)
+            unit[place] = 0.0
+            columns.append((forces - rest[0], virials - rest[1]))
         designs = [np.stack(parts, axis=1) for parts in zip(*columns, strict=True)]
         virials = frames.virials[chosen] / natoms[:, None, None]
         labels = frames.forces[rows_of(frames.first, chosen)].ravel(), virials.ravel()

@@ -143,6 +143,7 @@ class Learner:
         self.shift = np.zeros(len(places))  # of the energies of single atoms, by `align`
         self.usual = 0.0  # error of an energy, eV/atom, by the last validation
         self.refitted = np.zeros(n)  # what `refit` has changed; void after a step
+        self.earlier: np.ndarray | None = None  # averaged, where validated forces were best
 
     def _tell_of_weights(self) -> None:
         """Say whether weights that files give count; those of 0 have left the labels out."""
@@ -249,19 +250,21 @@ class Learner:
         result[self.model.energy_biases] += self.shift
         return result + self.refitted
 
-    def refit(self, seconds: float = np.inf) -> None:
+    def refit(self, seconds: float = np.inf, start: np.ndarray | None = None) -> None:
         """Solve for what is linear in the model that would be saved, until the next step.
 
         Args:
             seconds: nothing is solved for where it would take longer.
+            start: parameters that take the place of those of the model, which are solved for.
         """
         loss = self.config.loss
         self.refitted = np.zeros(len(self.parameters))
         if self.ranks.rank == 0:
             quantities = [name for name in QUANTITIES if max(getattr(loss, name))]
-            self.refitted = self.model.solved(
-                self.averaged(), self.free, self.of_frame, quantities, seconds
-            )
+            now = self.averaged()
+            start = now if start is None else start
+            change = self.model.solved(start, self.free, self.of_frame, quantities, seconds)
+            self.refitted = (start - now) + change
         self.refitted = self.ranks.broadcast(self.refitted)
 
     def align(self, sample: np.ndarray, energies: np.ndarray | None) -> np.ndarray | None:
@@ -319,6 +322,8 @@ class Learner:
         arrays |= {f"average/{k}": v for k, v in average.items()}
         arrays |= {f"model/{k}": v for k, v in self.model.state().items()}
         own = {"parameters": self.parameters, "shift": self.shift, "usual": np.array(self.usual)}
+        if self.earlier is not None:
+            own["earlier"] = self.earlier
         return arrays | own
 
     def restore(self, arrays: Mapping[str, np.ndarray]) -> None:
@@ -345,3 +350,4 @@ class Learner:
         self.model.restore(subset("model/", arrays))
         self.parameters[:] = arrays["parameters"]
         self.shift, self.usual = arrays["shift"].copy(), float(arrays["usual"])
+        self.earlier = arrays["earlier"].copy() if "earlier" in arrays else None

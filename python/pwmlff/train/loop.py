@@ -39,6 +39,8 @@ LEAVING = 2.0  # seconds to load the command, before its clock runs, to report a
 FEW = 100  # steps in max_time, which is said to be too short then
 END = 0.25  # share of max_time that what comes after the last step may take
 BEST, LAST = "best", "last"
+EARLIER = "an earlier model"
+OVERFITTED = 0.9  # part of the last errors of forces, below which earlier ones show a turn
 TINY = 1e-12  # least ratio of errors that a score tells from 0
 #: What a training that goes on has to have in common with its checkpoint.
 IDENTITY = {
@@ -62,6 +64,7 @@ class Progress:
     left_out: list[str] = field(default_factory=list)  # of that, as it takes too long
     best: float = float("inf")  # lowest of the scores that validations count by
     scores: list[tuple[float, float]] = field(default_factory=list)  # newest: part of run, score
+    lowest: float = float("inf")  # RMSE of forces that were validated, before the end
     kept: int = 0  # step of the model that is kept as the best
     stale: int = 0  # validations since then
     next_validation: int = 0  # epoch
@@ -96,6 +99,19 @@ class Progress:
         if better:
             self.kept = self.step
         return better
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What the model is that would be saved; errors and predictions on rank 0 alone."""
+
+    train: errors.Errors | None  # on some frames that are learned from
+    valid: errors.Errors | None  # on those that validate
+    learned: Predictions | None  # the same frames, as predicted
+    judged: Predictions | None
+    score: float
+    doubt: float  # of the score, its standard error
+    force: float  # RMSE where it is judged; infinite without
 
 
 #: Called on rank 0 with what a model is now, of BEST and LAST, and its errors on frames that it
@@ -310,9 +326,9 @@ class Trainer:
         if self.ranks.rank == 0:
             self.keep((LAST,), None, None)
 
-    def _refit(self) -> None:
+    def _refit(self, start: np.ndarray | None = None) -> None:
         """Solve for the last layers, where that does not take most of the longest end."""
-        self.learner.refit(0.5 * self._longest_end())
+        self.learner.refit(0.5 * self._longest_end(), start)
 
     def finish(self) -> None:
         """Do what is left after the training, on rank 0, as far as there is time for it."""
@@ -372,35 +388,83 @@ class Trainer:
         if last:
             self._refit()
         began = time.monotonic()
-        valid = train = None
-        predicted, self.judged = self._predictions()
-        if predicted is not None:
-            train = self._errors(self.sampled, predicted)
-            if self.valid is not None and self.judged is not None:
-                valid = self._errors(self.valid, self.judged)
-        self.learner.refine(self.sample, None if predicted is None else predicted[1])
-        judged = valid or train
-        rmse = self._learned(judged) if judged else {}  # of rank 0
-        score, doubt = self.ranks.broadcast((self.score(rmse), self._doubt(rmse)))
-        if not np.isfinite(score):
+        found = self._verdict()
+        if last:
+            found = self._better(found)
+        elif self.valid is not None and len(self.learner.model.last_layers):
+            self._remember(found)
+        self.judged = found.judged
+        self.learner.refine(self.sample, None if found.learned is None else found.learned[1])
+        if not np.isfinite(found.score):
             raise comm.SharedFailure(
                 f"epoch {self.epoch:.2f}: the errors of the model are no numbers: lower "
                 "learning_rate, or look for bad labels with pwmlff data check"
             )
-        better = progress.judge(score, self.progress_of_run(), doubt if last else None)
+        doubt = found.doubt if last else None
+        better = progress.judge(found.score, self.progress_of_run(), doubt)
         if self.ranks.rank == 0:
             now = {"time": progress.seconds, "learning_rate": self.learner.learning_rate}
-            row = LogRow.from_errors(train=train, valid=valid, **now, **self._latest())
+            now |= self._latest()
+            row = LogRow.from_errors(train=found.train, valid=found.valid, **now)
             if record is not None:
                 record.add(row)
             if display is not None:
                 display.row(row)
-            self.keep((BEST, LAST) if better else (LAST,), train, valid)
+            self.keep((BEST, LAST) if better else (LAST,), found.train, found.valid)
         progress.loss, progress.steps, progress.atoms = 0.0, 0, 0
         progress.validated = progress.stepping
         cost = self.ranks.broadcast(time.monotonic() - began)
         progress.costs["validation"] = cost
         progress.next_validation = int(self.epoch) + self._interval(cost)
+
+    def _verdict(self) -> Verdict:
+        """Of the model that would be saved now. Collective."""
+        learned, judged = self._predictions()
+        train = valid = None
+        if learned is not None:
+            train = self._errors(self.sampled, learned)
+            if self.valid is not None and judged is not None:
+                valid = self._errors(self.valid, judged)
+        best = valid or train
+        rmse = self._learned(best) if best else {}  # of rank 0
+        numbers = self.score(rmse), self._doubt(rmse), rmse.get("force", math.inf)
+        return Verdict(train, valid, learned, judged, *self.ranks.broadcast(numbers))
+
+    def _remember(self, newest: Verdict) -> None:
+        """Keep the newest model where its forces are the best so far; else plan to go back."""
+        progress = self.progress
+        if newest.force < progress.lowest:
+            progress.lowest, self.learner.earlier = newest.force, self.learner.averaged()
+        progress.costs.pop(EARLIER, None)
+        if progress.lowest <= OVERFITTED * newest.force:
+            costs = (progress.costs.get(name, 0.0) for name in ("last layers", "validation"))
+            progress.costs[EARLIER] = sum(costs)
+
+    def _better(self, newest: Verdict) -> Verdict:
+        """The newest model, or the earlier one whose validated forces were far better. Collective.
+
+        Where a model learns too much of few data, unseen forces are best early, and energies are
+        not learned yet: last layers are solved for then, too. Its score may be worse by the doubt.
+        """
+        learner = self.learner
+        if EARLIER not in self.progress.costs:
+            return newest
+        kept = learner.refitted, learner.shift, learner.usual
+        self._refit(learner.earlier)
+        earlier = self._verdict()
+        if (
+            earlier.force < OVERFITTED * newest.force
+            and earlier.score < newest.score + newest.doubt
+        ):
+            if self.ranks.rank == 0:
+                log.info(
+                    "the model learned too much of its frames: an earlier one, with errors of "
+                    "unseen forces of %.3g instead of %.3g, is the last and best model",
+                    *(earlier.force, newest.force),
+                )
+            return earlier
+        learner.refitted, learner.shift, learner.usual = kept
+        return newest
 
     def _errors(self, data: Dataset, predicted: Predictions) -> errors.Errors:
         """Of the model that would be saved now, which has these predictions."""

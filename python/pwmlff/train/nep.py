@@ -40,7 +40,8 @@ from pwmlff.native import NepFrame, NepTraining
 from pwmlff.report import Failure
 from pwmlff.train import comm
 from pwmlff.train.config import NepForm
-from pwmlff.train.trainable import Predictions, Trainable
+from pwmlff.train.last_layer import Layered
+from pwmlff.train.trainable import Predictions
 
 _T = TypeVar("_T")
 #: Energy, forces, virial, and Born charges where they were wanted.
@@ -217,7 +218,7 @@ def require_boxes(frames: Frames) -> None:
         )
 
 
-class NepModel(Trainable):
+class NepModel(Layered):
     """A NEP, the frames that it learns from, and its parameters as one vector.
 
     Args:
@@ -273,6 +274,8 @@ class NepModel(Trainable):
         place = self.parts(np.arange(len(self.parameters)))
         shifts = [k for k, name in enumerate(self.names) if name.startswith("shift.")]
         self.energy_biases = np.concatenate([place[k] for k in shifts])
+        last = [k for k, name in enumerate(self.names) if name.startswith("last.")]
+        self.last_layers = np.concatenate([place[k] for k in last + shifts])
         self._pool = ThreadPoolExecutor(threads)
         self._steps = self._step_kernels()
         self._batch = np.zeros(0, int)
@@ -324,11 +327,37 @@ class NepModel(Trainable):
 
     def predict(self, parameters: np.ndarray, frames: Frames, edges: Edges) -> Predictions:
         """Predictions in float64 of the model that would be saved."""
-        exact = self._compiled(False, np.ones(edges.ntypes))
         if self.model.charge_mode:
             require_boxes(frames)
-        every, none = np.arange(len(frames)), np.zeros(len(frames), dtype=bool)
-        return _predictions(self._evaluated(exact, parameters, frames, edges, every, none))
+        return self._exactly(parameters, frames, edges, np.arange(len(frames)))
+
+    def predictions(self, parameters: np.ndarray, chosen: np.ndarray) -> Predictions:
+        """Predictions in float64 for some of its frames."""
+        return self._exactly(parameters, self.frames, self.edges, chosen)
+
+    def _exactly(
+        self, parameters: np.ndarray, frames: Frames, edges: Edges, chosen: np.ndarray
+    ) -> Predictions:
+        exact = self._compiled(False, np.ones(edges.ntypes))
+        none = np.zeros(len(frames), dtype=bool)
+        return _predictions(self._evaluated(exact, parameters, frames, edges, chosen, none))
+
+    def energy_gradients(
+        self, parameters: np.ndarray, chosen: np.ndarray, places: np.ndarray
+    ) -> np.ndarray:
+        """Derivatives of energies in float64, [len(chosen), len(places)]."""
+        exact = self._compiled(False, np.ones(self.edges.ntypes))
+        for kernels in exact:
+            kernels.set_parameters(parameters)
+
+        def row(kernels: NepTraining, index: int) -> np.ndarray:
+            k = chosen[index]
+            forces = np.zeros((self.frames.natoms[k], 3))
+            frame = _frame(self.frames, self.edges, k)
+            whole = kernels.gradient(frame, 1.0, forces, np.zeros((3, 3)))
+            return np.take(whole, places)
+
+        return np.array(self._shared_out(exact, row, len(chosen)))
 
     def born_charges(
         self, parameters: np.ndarray, frames: Frames, edges: Edges

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 import math
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from os import PathLike
 from typing import Any, ClassVar
 
@@ -29,8 +29,8 @@ from pwmlff.train import comm
 from pwmlff.train.config import Config
 from pwmlff.train.edge import graph_of
 from pwmlff.train.gradient import DPGradient, batches
-from pwmlff.train.last_layer import LastLayers
-from pwmlff.train.trainable import Predictions, Trainable, write
+from pwmlff.train.last_layer import Layered
+from pwmlff.train.trainable import Predictions, write
 
 log = logging.getLogger(__name__)
 
@@ -137,7 +137,7 @@ def require_slots(model: DP, frames: Frames, edges: Edges) -> None:
     statistics.require_slots(frames, edges, edges.count, model.maxNeighborNum, model.Rmax)
 
 
-class Potential(Trainable):
+class Potential(Layered):
     """A model, the frames that it learns from, and its parameters as one vector.
 
     Args:
@@ -196,20 +196,24 @@ class Potential(Trainable):
         rows = self.core.gradients(a, v, w)
         return self.core.finish(comm.ordered_sum(self.ranks, self._nbatch, rows))
 
-    def solved(
-        self,
-        parameters: np.ndarray,
-        free: np.ndarray,
-        of_frame: np.ndarray,
-        quantities: Collection[str],
-        seconds: float = np.inf,
+    def predictions(self, parameters: np.ndarray, chosen: np.ndarray) -> Predictions:
+        """Predictions for some of its frames, by splines."""
+        self.core.prepare(parameters)
+        parts = [self.core.evaluate(part) for part in batches(chosen)]
+        energies, forces, virials = (np.concatenate(arrays) for arrays in zip(*parts, strict=True))
+        return energies, forces, virials
+
+    def energy_gradients(
+        self, parameters: np.ndarray, chosen: np.ndarray, places: np.ndarray
     ) -> np.ndarray:
-        """The change that is best for the last layers, as :mod:`pwmlff.train.last_layer` says."""
-        places = self.last_layers[free[self.last_layers]]
-        change = np.zeros(len(parameters))
-        layers = LastLayers(self.core, self.last_layers, parameters, places, of_frame)
-        change[places] = layers.fitted(quantities, seconds)
-        return change
+        """Derivatives of energies by splines, [len(chosen), len(places)]."""
+        self.core.prepare(parameters)
+        gradients: list[np.ndarray] = []
+        for part in batches(chosen):
+            forces = self.core.evaluate(part)[1]
+            rows = self.core.gradients(np.ones(len(part)), np.zeros_like(forces))
+            gradients += [self.core.finish(row)[places] for row in rows]
+        return np.array(gradients)
 
     def judged(self, parameters: np.ndarray) -> DP:
         """The model with these parameters."""
@@ -284,10 +288,7 @@ class Potential(Trainable):
             sample: some of the frames.
             forces: what the nets give for their atoms.
         """
-        self.core.prepare(parameters)
-        parts = [self.core.evaluate(part)[1] for part in batches(sample)]
-        spline_forces = np.concatenate(parts)
-        squares = np.square(spline_forces - forces)
+        squares = np.square(self.predictions(parameters, sample)[1] - forces)
         error = float(np.sqrt(squares.mean())) if squares.size else 0.0
         if error <= SPLINE_GATE or self.core.nodes >= MOST_NODES:
             return self.core.nodes
