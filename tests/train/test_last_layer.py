@@ -189,6 +189,9 @@ def test_frozen_layers_stay(frames_and_edges) -> None:
     places = one.model.last_layers
     assert not one.refitted[places[: WIDTH + 1]].any()
     assert one.refitted[places[WIDTH + 1 :]].any()
+    none = learner(*frames_and_edges, "model.freeze=['fitting']")
+    none.refit()
+    assert not none.refitted.any()
 
 
 def test_quantities_without_weight_do_not_count(frames_and_edges) -> None:
