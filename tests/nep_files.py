@@ -22,6 +22,7 @@ HEADS = {
     "all flags": "nep4 1 Si|cutoff 5 4|n_max 2 1|basis_size 3 4|l_max 4 1 1 1 1 1 1|ANN 5 0",
     "beyond l_max": "nep4 1 Si|cutoff 4 5|n_max 1 1|basis_size 3 3|l_max 1 0 0 0 0 0 1|ANN 4 0",
     "l_max 8": "nep4 1 Si|cutoff 5 4|n_max 1 1|basis_size 3 3|l_max 8 0 0|ANN 6 0",
+    "fine basis": "nep5 2 O Hf|cutoff 5 4|n_max 3 2|basis_size 16 12|l_max 3 1 0|ANN 6 0",
     "no angular part": "nep4 1 Si|cutoff 5 4|n_max 3 0|basis_size 3 0|l_max 0 0 0|ANN 6 0",
     "cutoffs by element": f"nep4 2 O Hf|cutoff 5 3.5 4 4 9 9|{_SMALL}",
     "cutoffs by radii": f"nep4_zbl 2 O Hf|zbl 1 2|cutoff 5 4 9 9 2 1.6 0.6|{_SMALL}",
