@@ -1184,6 +1184,14 @@ def test_an_earlier_model_ends_a_training_that_learned_too_much(
         caplog.clear()
 
 
+def test_nothing_is_planned_to_go_back_to_without_forces(data: Path, tmp_path: Path) -> None:
+    frames, edges = cache.load(data, elements=[10, 18], cutoff=4.0, cache=None)
+    one = training(configured(data, tmp_path), comm.Serial(), tmp_path, frames, edges)
+    for _ in range(2):
+        one._remember(loop.Verdict(None, None, None, None, -1.0, 0.1, np.inf))
+    assert one.learner.earlier is None and not one.progress.costs
+
+
 def test_what_is_told_of_the_best_is_of_the_file(data: Path, tmp_path: Path, monkeypatch) -> None:
     """Also where last layers win that few frames find worse; an old one is called so."""
     given = {"settings": [*SMALL, "run.epochs=4", "run.validate_every=1"], "data": [data],

@@ -436,7 +436,7 @@ class Trainer:
         if newest.force < progress.lowest:
             progress.lowest, self.learner.earlier = newest.force, self.learner.averaged()
         progress.costs.pop(EARLIER, None)
-        if progress.lowest <= OVERFITTED * newest.force:
+        if progress.lowest < OVERFITTED * newest.force:  # neither is finite without labels
             costs = (progress.costs.get(name, 0.0) for name in ("last layers", "validation"))
             progress.costs[EARLIER] = sum(costs)
 
