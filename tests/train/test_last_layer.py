@@ -46,7 +46,7 @@ def learner(
     return Learner(trained, asked, ranks or comm.Serial())
 
 
-def nep_learner(frames: Frames, edges: Edges, *settings: str) -> Learner:
+def nep_learner(frames: Frames, edges: Edges) -> Learner:
     """Of a NEP with charges and a repulsion of nuclei, which are not linear in last layers."""
     asked = config.from_command(
         data=["unused.xyz"], elements=ELEMENTS, settings=["model.kind=nep", "run.epochs=1"],

@@ -61,13 +61,13 @@ class Layered(Trainable, Protocol):
     def predictions(self, parameters: np.ndarray, chosen: np.ndarray) -> Predictions:
         """Predictions for some of its frames with these parameters, as steps have them."""
 
-    def energy_gradients(
+    def energies_and_gradients(
         self, parameters: np.ndarray, chosen: np.ndarray, places: np.ndarray
-    ) -> np.ndarray:
-        """Derivatives of the energies of some of its frames by some parameters.
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Energies of some of its frames, and their derivatives by some parameters.
 
         Returns:
-            [len(chosen), len(places)]
+            [len(chosen)] and [len(chosen), len(places)]
         """
 
     def solved(
@@ -126,8 +126,7 @@ class LastLayers:
     def _energy_equations(self, chosen: np.ndarray) -> Equations:
         """Equations of energies per atom, by the gradients of the energies."""
         frames, natoms = self.model.frames, self.model.frames.natoms[chosen]
-        energy = self.model.predictions(self.parameters, chosen)[0]
-        gradients = self.model.energy_gradients(self.parameters, chosen, self.places)
+        energy, gradients = self.model.energies_and_gradients(self.parameters, chosen, self.places)
         weights = self.of_frame[chosen] * frames.weights[chosen, 0]
         lacks = (frames.energies[chosen] - energy) / natoms
         return Equations(gradients / natoms[:, None], lacks, weights)

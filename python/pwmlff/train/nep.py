@@ -342,22 +342,24 @@ class NepModel(Layered):
         none = np.zeros(len(frames), dtype=bool)
         return _predictions(self._evaluated(exact, parameters, frames, edges, chosen, none))
 
-    def energy_gradients(
+    def energies_and_gradients(
         self, parameters: np.ndarray, chosen: np.ndarray, places: np.ndarray
-    ) -> np.ndarray:
-        """Derivatives of energies in float64, [len(chosen), len(places)]."""
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Energies in float64, and their derivatives by some parameters."""
         exact = self._compiled(False, np.ones(self.edges.ntypes))
         for kernels in exact:
             kernels.set_parameters(parameters)
 
-        def row(kernels: NepTraining, index: int) -> np.ndarray:
-            k = chosen[index]
-            forces = np.zeros((self.frames.natoms[k], 3))
-            frame = _frame(self.frames, self.edges, k)
-            whole = kernels.gradient(frame, 1.0, forces, np.zeros((3, 3)))
-            return np.take(whole, places)
+        def row(kernels: NepTraining, index: int) -> tuple[float, np.ndarray]:
+            frame = _frame(self.frames, self.edges, chosen[index])
+            energy, forces, virial, _ = kernels.evaluate(frame, False)
+            gradient = kernels.gradient(frame, 1.0, np.zeros_like(forces), np.zeros_like(virial))
+            return energy, np.take(gradient, places)
 
-        return np.array(self._shared_out(exact, row, len(chosen)))
+        rows = self._shared_out(exact, row, len(chosen))
+        return np.array([energy for energy, _ in rows]), np.array(
+            [gradient for _, gradient in rows]
+        )
 
     def born_charges(
         self, parameters: np.ndarray, frames: Frames, edges: Edges

@@ -203,17 +203,18 @@ class Potential(Layered):
         energies, forces, virials = (np.concatenate(arrays) for arrays in zip(*parts, strict=True))
         return energies, forces, virials
 
-    def energy_gradients(
+    def energies_and_gradients(
         self, parameters: np.ndarray, chosen: np.ndarray, places: np.ndarray
-    ) -> np.ndarray:
-        """Derivatives of energies by splines, [len(chosen), len(places)]."""
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Energies by splines, and their derivatives by some parameters."""
         self.core.prepare(parameters)
-        gradients: list[np.ndarray] = []
+        energies, gradients = [], []
         for part in batches(chosen):
-            forces = self.core.evaluate(part)[1]
+            energy, forces, _ = self.core.evaluate(part)
             rows = self.core.gradients(np.ones(len(part)), np.zeros_like(forces))
+            energies.append(energy)
             gradients += [self.core.finish(row)[places] for row in rows]
-        return np.array(gradients)
+        return np.concatenate(energies), np.array(gradients)
 
     def judged(self, parameters: np.ndarray) -> DP:
         """The model with these parameters."""
