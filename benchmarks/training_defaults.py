@@ -29,7 +29,7 @@ import shlex
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -257,6 +257,17 @@ def each(
     ]
 
 
+def pedone(elements: Collection[str]) -> str:
+    """The potential of oxides for lmp, oxygen last."""
+    lines = ["pair_style hybrid/overlay coul/dsf 0.2 9.0 pedone 7.5", "pair_coeff * * coul/dsf"]
+    lines.append("pair_coeff * * pedone 0 1 1 0")
+    for k, element in enumerate(elements, 1):
+        *numbers, charge = PEDONE[element]
+        lines.append(f"pair_coeff {k} {len(elements)} pedone {' '.join(map(str, numbers))}")
+        lines.append(f"set type {k} charge {charge}")
+    return "\n".join(lines)
+
+
 def silicate(frames: int, formula: dict[str, int], density: float, seed: int) -> list[Atoms]:
     """A glass, by chance at first, at three temperatures.
 
@@ -278,13 +289,7 @@ def silicate(frames: int, formula: dict[str, int], density: float, seed: int) ->
             if (np.linalg.norm(apart, axis=1) > 1.55).all():
                 places.append(place)
         states.append((Atoms(symbols, places, cell=[edge] * 3, pbc=True), temperature))
-    lines = ["pair_style hybrid/overlay coul/dsf 0.2 9.0 pedone 7.5", "pair_coeff * * coul/dsf"]
-    lines.append("pair_coeff * * pedone 0 1 1 0")
-    for k, element in enumerate(formula, 1):
-        *numbers, charge = PEDONE[element]
-        lines.append(f"pair_coeff {k} {len(formula)} pedone {' '.join(map(str, numbers))}")
-        lines.append(f"set type {k} charge {charge}")
-    return each(frames, states, "\n".join(lines), seed, 0.001)
+    return each(frames, states, pedone(formula), seed, 0.001)
 
 
 def hydrocarbons(frames: int, seed: int) -> list[Atoms]:
@@ -323,6 +328,29 @@ def alloy(frames: int, seed: int) -> list[Atoms]:
     return each(frames, states, f"pair_style eam/alloy\npair_coeff * * {file} Ni Al", seed, 0.001)
 
 
+def conductor(frames: int, seed: int) -> list[Atoms]:
+    """Crystals of lithium oxide where silicon and three vacancies take the place of four Li."""
+    states = []
+    for k, temperature in enumerate((400.0, 600.0, 800.0)):
+        atoms = bulk("OLi2", "fluorite", a=4.6 + 0.05 * k, cubic=True).repeat(2)
+        lithium = np.random.default_rng(k).permutation(np.flatnonzero(atoms.numbers == 3))
+        atoms.numbers[lithium[:4]] = 14
+        del atoms[lithium[4:16]]
+        order = [("Li", "Si", "O").index(symbol) for symbol in atoms.get_chemical_symbols()]
+        states.append((atoms[np.argsort(order, kind="stable")], temperature))
+    return each(frames, states, pedone(("Li", "Si", "O")), seed, 0.001)
+
+
+def intermetallic(frames: int, seed: int) -> list[Atoms]:
+    """Copper and zirconium as in CsCl, up to a melt."""
+    states = []
+    for k, temperature in enumerate((400.0, 1000.0, 2200.0)):
+        atoms = bulk("CuZr", "cesiumchloride", a=3.26 + 0.05 * k, cubic=True).repeat(3)
+        states.append((atoms[np.argsort(atoms.numbers, kind="stable")], temperature))
+    file = POTENTIALS / "CuZr_mm.eam.fs"
+    return each(frames, states, f"pair_style eam/fs\npair_coeff * * {file} Cu Zr", seed, 0.001)
+
+
 def twice(make: Callable[..., list[Atoms]], *words: object) -> Callable[[Path], tuple]:
     """72 frames to learn from, and 60 of other runs."""
     return lambda _: (make(72, *words, 11), make(60, *words, 511))
@@ -349,9 +377,12 @@ DATA = {
     "other glass": Data(
         twice(silicate, {"Na": 8, "Al": 8, "Si": 12, "O": 40}, 2.4), "Na Al Si O", 600
     ),
+    "conductor": Data(twice(conductor), "Li Si O", 600),
+    "intermetallic": Data(twice(intermetallic), "Cu Zr", 1000),
+    "few organic": Data(twice(organic), "H C N O", 1000),
     "organic": Data(lambda _: (organic(420, 3), organic(120, 503)), "H C N O", 200),
 }
-NAMED = ("organic",)  # which need what pip does not install with this project
+NAMED = ("organic", "few organic")  # which need what pip does not install with this project
 
 
 @dataclass(frozen=True)

@@ -169,6 +169,24 @@ def test_energy_is_conserved(lammps: Lammps):
     assert drift(charged) < 3 * drift(nep_text(without)) + 1e-6
 
 
+def test_charges_reach_ghosts(lammps: Lammps):
+    """A potential of charges has the same energy in a cell and in eight of them."""
+    pair = (
+        "pair_style coul/dsf 0.2 5.0\npair_coeff * *\nset type 1 charge -1\nset type 2 charge 2\n"
+    )
+    energies = []
+    for repeats in (1, 2):
+        atoms = structure().repeat(repeats)
+        lammps.data(atoms, [8, 72])
+        run = lammps.run(
+            f"{read_command(atoms, 'atoms.data', charges=True)}{pair}"
+            "thermo_style custom step pe\nthermo_modify format float %.17g\nrun 0\n"
+        )
+        energies.append(run.thermo()["PotEng"][-1] / len(atoms))
+    assert abs(energies[0]) > 1.0
+    assert abs(energies[1] - energies[0]) < 1e-10
+
+
 @pytest.mark.parametrize("ranks", [1, 2])
 def test_atoms_that_take_no_part(lammps: Lammps, ranks: int):
     """Atoms that are NULL: their charges are the input's own, and no part of the mean."""

@@ -185,8 +185,8 @@ def enclosed(atoms: Atoms) -> Atoms:
     return result
 
 
-#: Gives atoms charges, with ``atom_style atomic``.
-CHARGES = "fix q all property/atom q\n"
+#: Gives atoms charges, and their images, with ``atom_style atomic``.
+CHARGES = "fix q all property/atom q ghost yes\n"
 
 
 def read_command(atoms: Atoms, name: str, units: str = "metal", *, charges: bool = False) -> str:
