@@ -85,22 +85,6 @@ def test_some_elements(ace: Path):
     np.testing.assert_allclose(atoms.get_forces(), wanted.forces, atol=1e-10)
 
 
-def test_rotation(ace: Path):
-    """Forces turn with a cluster, energies stay."""
-    atoms = structure()
-    atoms.pbc = False
-    atoms.calc = Calculator(ace)
-    energies, before = atoms.get_potential_energies(), atoms.get_forces()
-    turned = atoms.copy()
-    turned.rotate(77, (1, 2, -3))
-    by = np.linalg.lstsq(
-        atoms.positions - atoms.positions[0], turned.positions - turned.positions[0]
-    )[0]
-    turned.calc = Calculator(ace)
-    np.testing.assert_allclose(turned.get_potential_energies(), energies, rtol=0, atol=1e-11)
-    np.testing.assert_allclose(turned.get_forces(), before @ by, rtol=0, atol=1e-10)
-
-
 @pytest.mark.parametrize(
     "form, vectors", [("distance, ChebPow", 1), ("distance, ChebPow", 2), ("GRACE/FS", 1)]
 )

@@ -44,6 +44,8 @@ def test_every_plan(nodes: int, gpus: int):
     """Balanced to one, on the rank's own node, the same whatever ranks come after it."""
     for nranks in range(1, 65):
         found = planned(nodes, gpus, nranks, "auto")
+        assert gpus == 0 or found == planned(nodes, gpus, nranks, "gpu")
+        assert {r.device for r in planned(nodes, gpus, nranks, "cpu")} == {devices.CPU}
         assert [r.rank for r in found] == list(range(nranks))
         of_node = [[r for r in found if r.host == f"node{k}"] for k in range(nodes)]
         sizes = [len(members) for members in of_node]

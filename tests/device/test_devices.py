@@ -4,41 +4,11 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from collections import Counter
 
 import pytest
 
 from pwmlff import devices
-from pwmlff.devices import CPU, device_of_rank
-
-NODES, GPUS, RANKS = range(1, 5), range(9), range(1, 65)
-
-
-def plan(nodes: int, gpus: int, ranks: int, policy: str) -> list[list[int]]:
-    """Devices of all ranks of each node; ranks fill the nodes as evenly as they can."""
-    sizes = [ranks // nodes + (node < ranks % nodes) for node in range(nodes)]
-    return [[device_of_rank(r, size, gpus, policy) for r in range(size)] for size in sizes]
-
-
-@pytest.mark.parametrize("nodes", NODES)
-@pytest.mark.parametrize("gpus", GPUS)
-def test_every_plan(nodes: int, gpus: int):
-    for ranks in RANKS:
-        found = plan(nodes, gpus, ranks, "auto")
-        assert sum(map(len, found)) == ranks
-        for node in found:
-            if gpus == 0:
-                assert set(node) <= {CPU}
-                continue
-            counts = [Counter(node)[gpu] for gpu in range(gpus)]
-            assert sum(counts) == len(node)  # no other device
-            assert max(counts) - min(counts) <= 1  # balanced
-            assert node == plan(1, gpus, len(node), "auto")[0]  # whatever other nodes do
-            more = plan(1, gpus, len(node) + 1, "auto")[0]
-            assert more[: len(node)] == node  # stable
-        if gpus > 0:
-            assert found == plan(nodes, gpus, ranks, "gpu")
-        assert {d for node in plan(nodes, gpus, ranks, "cpu") for d in node} == {CPU}
+from pwmlff.devices import device_of_rank
 
 
 def test_list_is_used_in_turn():

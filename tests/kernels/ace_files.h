@@ -5,18 +5,14 @@
 
 #pragma once
 
-#include <random>
+#include "comparison.h"
+
 #include <sstream>
 #include <string>
 #include <vector>
 
 namespace ace_files {
 
-inline double uniform(double low, double high)
-{
-  static std::mt19937 generator(5);
-  return low + (high - low) * (generator() / 4294967296.0);
-}
 inline int whole(int low, int high) { return static_cast<int>(uniform(low, high + 1)); }
 
 struct Form {

@@ -23,8 +23,6 @@ namespace {
 
 using namespace pwmlff;
 
-int failures = 0;
-
 void expect(const std::string &what, bool holds)
 {
   if (holds) return;
@@ -370,7 +368,7 @@ void compare(const std::string &name, const std::string &text, const Family &fam
 
 void check_damage(int count, int series)
 {
-  for (int k = 0; k < 1000 * series; ++k) ace_files::uniform(0, 1);
+  for (int k = 0; k < 1000 * series; ++k) uniform(0, 1);
   std::vector<std::string> whole = {ONE, BLOCK, TEXT};
   for (const ace_files::Form &form : ace_files::forms())
     if (form.nbase < 12) whole.push_back(file(form));

@@ -14,6 +14,8 @@ import pytest
 from ase import Atoms
 from scipy.spatial.transform import Rotation
 
+from ace_files import FORMS
+from ace_files import random_text as random_ace
 from harness import thorough
 from mace_oracle import Shape, random_arrays
 from nep_files import HEADS, random_text
@@ -53,7 +55,7 @@ def mace(shape: Shape) -> Family:
 DENSE = Shape(channels=13, density=True, leaving=(2, 1, 0), residual=(False, True, True))
 GATED = Shape(gates=True, edge_channels=7, density=True, leaving=(1, 0), cutoff_first=False)
 #: For CPUs alone.
-ON_HOST = {"mace, gates"}
+ON_HOST = {"mace, gates", *(f"ace, {name}" for name in FORMS)}
 FAMILIES = {
     "dp": lambda: deep_potential("two elements, triclinic", grade=True),
     "dp, all switches": lambda: deep_potential("four elements, all switches"),
@@ -67,6 +69,12 @@ FAMILIES = {
             random_text(head), "nep", ("plain", "exact", "double", "mixed"), turns=True
         )
         for name, head in HEADS.items()
+    },
+    **{
+        f"ace, {name}": lambda form=form: Family(
+            random_ace(**form).encode(), "ace", ("plain", "exact", "double", "mixed"), turns=True
+        )
+        for name, form in FORMS.items()
     },
 }  # fmt: skip
 

@@ -92,28 +92,6 @@ def test_autograd_of_the_model() -> None:
     assert errors[0][3] > 30.0 * errors[-1][3], errors
 
 
-def test_central_differences() -> None:
-    """Of S itself, with the splines: no error but rounding and that of the difference."""
-    a, v, w = weights(len(ATOMS), sum(map(len, ATOMS)), seed=1)
-    core = gradient()
-    start = core.read()
-
-    def s(parameters: np.ndarray) -> float:
-        core.prepare(parameters)
-        energy, force, virial = core.evaluate(np.arange(len(ATOMS)))
-        return float(a @ energy + (v * force).sum() + (w * virial).sum())
-
-    s(start)
-    found = core.finish(core.gradients(a, v, w).sum(0))
-    rng = np.random.default_rng(2)
-    for _ in range(6):
-        direction = rng.normal(size=len(start)) * (rng.random(len(start)) < 0.1)
-        step = 1e-5
-        expected = (s(start + step * direction) - s(start - step * direction)) / (2 * step)
-        size = np.linalg.norm(found) * np.linalg.norm(direction)
-        assert abs(found @ direction - expected) < 1e-8 * size
-
-
 def test_forces_and_virial_are_derivatives() -> None:
     """Of the energy by positions and strain, with the splines."""
     core = gradient()
@@ -182,20 +160,6 @@ def test_gradients_are_linear_and_may_be_asked_again() -> None:
     parts = core.gradients(*one) + 2.0 * core.gradients(*other)
     whole = core.gradients(*(x + 2.0 * y for x, y in zip(one, other, strict=True)))
     assert np.abs(parts - whole).max() < 1e-12 * np.abs(whole).max()
-
-
-def test_single_precision_is_close() -> None:
-    a, v, w = weights(len(ATOMS), sum(map(len, ATOMS)))
-    results = []
-    for precision in ("float64", "float32"):
-        core = gradient(precision=precision)
-        core.prepare(core.read())
-        found = core.evaluate(np.arange(len(ATOMS)))
-        rows = core.gradients(a, v, w)
-        assert rows.dtype == precision
-        results.append((*found, core.finish(rows.sum(0, dtype=float))))
-    for exact, single in zip(*results, strict=True):
-        assert np.abs(single - exact).max() < 2e-5 * np.abs(exact).max()
 
 
 def test_every_instruction_set(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -82,25 +82,6 @@ def test_lennard_jones(lammps: Lammps, command, ranks):
         np.testing.assert_allclose(ours, theirs, rtol=0, atol=LJ_RUNS[command] * scale)
 
 
-def test_virials_of_atoms(lammps: Lammps):
-    """Shared evenly or centroid with nine components, they add up to the virial."""
-    script(lammps, LennardJones())
-    command = (
-        "displace_atoms all random 0.05 0.05 0.05 1\n"
-        "compute centroid all centroid/stress/atom NULL pair\n"
-        "compute sums all reduce sum c_even[*] c_centroid[*]\n"
-        "thermo_style custom step pe c_sums[*] c_press[*] vol\n"
-        "thermo_modify format float %.17g norm no\nrun 0"
-    )
-    run = lammps.run(MELT.format(style=LJ_STYLES[0], run=command), 2)
-    sums = run.vector("c_sums")
-    expected = -run.vector("c_press") * run.thermo()["Volume"][0]
-    tolerance = 1e-10 * np.abs(expected).max()
-    np.testing.assert_allclose(sums[:6], expected, rtol=0, atol=tolerance)
-    np.testing.assert_allclose(sums[6:12], expected, rtol=0, atol=tolerance)
-    np.testing.assert_allclose(sums[12:], expected[3:], rtol=0, atol=tolerance)
-
-
 @pytest.mark.parametrize("rounds", [1, 2, thorough(3)])
 @pytest.mark.parametrize("name", [name for name in SYSTEMS if name.startswith("two")])
 def test_reference(lammps: Lammps, name, rounds):

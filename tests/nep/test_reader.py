@@ -73,6 +73,9 @@ def test_kinds_that_are_refused(word: str):
 #: What is changed in which file, the line that is named, and what was found there.
 DAMAGED = {
     "a word": ("nep5", "nep5", "nep5_zlb", 1, "'nep5_zlb'"),
+    "a word twice": ("zbl", "nep4_zbl", "nep4_zbl_zbl", 1, "'nep4_zbl_zbl'"),
+    "a word without end": ("nep5", "nep5", "nep5_", 1, "'nep5_'"),
+    "no radius": ("zbl by radii", "Hf", "Am", 2, "a cutoff by covalent radii for Am"),
     "a version": ("nep5", "nep5", "nep2", 1, "'nep2'"),
     "an element": ("nep5", "Hf", "Hg_", 1, "'Hg_'"),
     "an element twice": ("nep5", "Hf", "O", 1, "'O' twice"),
@@ -110,7 +113,9 @@ def test_damaged_heads(name: str):
     assert f"in line {line} found {found}" in said
     assert ", expected " in said
     assert said.count("; ") == 1
-    assert said.endswith(("copy the file again", "made it", "as in the periodic table"))
+    assert said.endswith(
+        ("copy the file again", "made it", "as in the periodic table", "that are numbers")
+    )
 
 
 @pytest.mark.parametrize(

@@ -140,7 +140,7 @@ def test_all_quantities_by_the_nets_themselves(frames_and_edges, made, most) -> 
     frames, edges = frames_and_edges
     one = made(frames, edges)
     before = lacks(one, frames, edges)
-    places = one.model.last_layers
+    places = np.concatenate(one.model.last_layers)
     assert len(places) == 2 * (WIDTH + 1)
     designs: dict[str, list[np.ndarray]] = {name: [] for name in QUANTITIES}
     for place in places:
@@ -186,9 +186,9 @@ def test_until_the_next_step(frames_and_edges) -> None:
 def test_frozen_layers_stay(frames_and_edges) -> None:
     one = learner(*frames_and_edges, "model.freeze=['fitting_net.0.*']")
     one.refit()
-    places = one.model.last_layers
-    assert not one.refitted[places[: WIDTH + 1]].any()
-    assert one.refitted[places[WIDTH + 1 :]].any()
+    frozen, free = one.model.last_layers
+    assert not one.refitted[frozen].any()
+    assert one.refitted[free].any()
     none = learner(*frames_and_edges, "model.freeze=['fitting']")
     none.refit()
     assert not none.refitted.any()
@@ -249,15 +249,37 @@ def test_it_is_told_that_weights_of_frames_count(frames_and_edges, caplog) -> No
 def test_too_few_forces_change_nothing(frames_and_edges, monkeypatch) -> None:
     frames, edges = frames_and_edges
     one = learner(frames, edges)
-    monkeypatch.setattr(last_layer, "ROWS", 3 * frames.natoms.sum() / 22 + 1)
-    one.refit()
-    assert not one.refitted.any()
-    monkeypatch.setattr(last_layer, "ROWS", 3 * frames.natoms.sum() / 22)
-    one.refit()
-    assert one.refitted.any()
+    rows = 3 * np.bincount(edges.types) / (WIDTH + 1)  # of forces, for a parameter
+    assert rows[0] != rows[1]
+    for most, told in ((rows.max() + 1, []), (rows.max(), [rows.argmax()]), (rows.min(), [0, 1])):
+        monkeypatch.setattr(last_layer, "ROWS", most)
+        one.refit()
+        assert [k for k in (0, 1) if one.refitted[one.model.last_layers[k]].any()] == told
     one.of_frame[:] = 0.0
     one.refit()
     assert not one.refitted.any()
+
+
+@pytest.mark.parametrize("made", [learner, nep_learner])
+def test_types_with_few_forces_keep_theirs(tmp_path, monkeypatch, made) -> None:
+    """A dopant: one atom in each of twelve frames has too few forces, in 30 frames enough.
+
+    The frames with dopants come first, where forces of some frames alone are looked at.
+    """
+    crystals = [atoms for seed in range(20) for atoms in trajectory(2, seed=seed)]
+    for atoms in crystals:
+        atoms.numbers[:] = 18
+    for count in (12, 30):
+        for atoms in crystals[:count]:
+            atoms.numbers[0] = 10
+        write(tmp_path / "a.xyz", [labelled(atoms) for atoms in crystals], format="extxyz")
+        one = made(*cache.load(tmp_path / "a.xyz", elements=[10, 18], cutoff=4.0, cache=None))
+        dopant, host = one.model.last_layers
+        monkeypatch.setattr(last_layer, "ATOMS", 16 * 32)
+        monkeypatch.setattr(last_layer, "ROWS", 3 * 14 / len(dopant))
+        one.refit()
+        assert one.refitted[host].any()
+        assert one.refitted[dopant].any() == (count == 30)
 
 
 def test_the_same_on_all_ranks(frames_and_edges) -> None:

@@ -91,7 +91,7 @@ def compute(
     dstd[dstd < SMALLEST] = SMALLEST
     shift = shifts(frames, edges)
     natoms = frames.natoms
-    residual = (frames.energies - _compositions(frames, edges) @ shift) / np.maximum(natoms, 1)
+    residual = (frames.energies - counts_of_types(frames, edges) @ shift) / np.maximum(natoms, 1)
     counted = (natoms > 0) & (~frames.isolated | frames.isolated.all())
     residual = residual[np.isfinite(residual) & counted]
     return Statistics(
@@ -189,7 +189,7 @@ def _moments(edges: Edges, rmin: float, rmax: float) -> tuple[np.ndarray, np.nda
 
 def shares(frames: Frames, edges: Edges) -> np.ndarray:
     """Shares of the types in the atoms of each frame, [nframes, ntypes]."""
-    counts = _compositions(frames, edges)
+    counts = counts_of_types(frames, edges)
     result: np.ndarray = counts / np.maximum(counts.sum(axis=1, keepdims=True), 1.0)
     return result
 
@@ -209,7 +209,7 @@ def fitted(share: np.ndarray, energy: np.ndarray) -> np.ndarray:
     return result
 
 
-def _compositions(frames: Frames, edges: Edges) -> np.ndarray:
+def counts_of_types(frames: Frames, edges: Edges) -> np.ndarray:
     """Atoms of each type, [nframes, ntypes]."""
     frame = np.repeat(np.arange(len(frames)), frames.natoms)
     flat = np.bincount(frame * edges.ntypes + edges.types, minlength=len(frames) * edges.ntypes)

@@ -18,18 +18,19 @@ Rows beyond FAR times the median error count by the size of their error, not by 
 from __future__ import annotations
 
 import time
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
 import numpy as np
 
+from pwmlff.data import statistics
 from pwmlff.data.frames import rows_of
 from pwmlff.train.trainable import Predictions, Trainable
 
 ATOMS = 3000  # whose forces are looked at, in whole frames
 FRAMES = 1024  # whose energies are
-ROWS = 4  # of forces for each parameter, at least
+ROWS = 4  # of forces on atoms of a type for each parameter of its last layer, at least
 RIDGE = 1e-7  # of the normal equations, over their diagonal: what data hardly tell stays
 PASSES = 12  # until weights and solution agree
 FAR = 8.0  # medians
@@ -79,11 +80,8 @@ class Layered(Trainable, Protocol):
         seconds: float = np.inf,
     ) -> np.ndarray:
         """The change of the parameters that is best for the last layers."""
-        places = self.last_layers[free[self.last_layers]]
-        change = np.zeros(len(parameters))
-        layers = LastLayers(self, parameters, places, of_frame)
-        change[places] = layers.fitted(quantities, seconds)
-        return change
+        places = [layer[free[layer]] for layer in self.last_layers]
+        return LastLayers(self, parameters, places, of_frame).fitted(quantities, seconds)
 
 
 @dataclass(frozen=True)
@@ -92,7 +90,7 @@ class LastLayers:
 
     model: Layered  # with the frames that it learns from
     parameters: np.ndarray  # [nparameters] as they are
-    places: np.ndarray  # [n] of those that may change
+    of_type: Sequence[np.ndarray]  # places of those of each type that may change
     of_frame: np.ndarray  # [nframes] weights of the frames, beside their own
 
     def fitted(self, quantities: Collection[str], seconds: float = np.inf) -> np.ndarray:
@@ -103,35 +101,55 @@ class LastLayers:
             seconds: that it may take, by what its first part takes.
 
         Returns:
-            [n], zeros where there are too few forces to tell, or too little time.
+            [nparameters], zeros for types that have too few forces to tell, and for all where
+            there is too little time.
         """
         frames, wanted = self.model.frames, set(quantities)
+        change = np.zeros(len(self.parameters))
         order = np.random.default_rng(0).permutation(len(frames))
         order = order[self.of_frame[order] > 0.0]
         with_energy = order[frames.labelled["energy"][order]][:FRAMES]
-        with_forces = order[frames.labelled["force"][order]]
-        with_forces = with_forces[
-            : np.searchsorted(np.cumsum(frames.natoms[with_forces]), ATOMS) + 1
-        ]
-        few = ROWS * len(self.places) > 3 * frames.natoms[with_forces].sum()
-        if few or "force" not in wanted or not len(self.places):
-            return np.zeros(len(self.places))
-        given = self._force_equations(with_forces, seconds)
+        with_forces, told = self._told(order[frames.labelled["force"][order]])
+        places = np.concatenate([np.zeros(0, int), *told])
+        if "force" not in wanted or not len(places):
+            return change
+        given = self._force_equations(places, with_forces, seconds)
         if not given:
-            return np.zeros(len(self.places))
+            return change
         if len(with_energy):
-            given["energy"] = self._energy_equations(with_energy)
-        return solve({name: equations for name, equations in given.items() if name in wanted})
+            given["energy"] = self._energy_equations(places, with_energy)
+        change[places] = solve({name: given[name] for name in given if name in wanted})
+        return change
 
-    def _energy_equations(self, chosen: np.ndarray) -> Equations:
+    def _told(self, order: np.ndarray) -> tuple[np.ndarray, list[np.ndarray]]:
+        """Frames whose forces are looked at, and the places of the types that these tell of.
+
+        Frames with rare types come first, as far as those are to be told of.
+        """
+        frames, edges = self.model.frames, self.model.edges
+        counts = statistics.counts_of_types(frames, edges)
+        needed = [ROWS * len(places) / 3.0 for places in self.of_type]
+        ranked: list[int] = []
+        for k in np.argsort(counts.sum(0)):
+            having = order[counts[order, k] > 0]
+            last = np.searchsorted(np.cumsum(counts[having, k]), needed[k])
+            ranked += having[: last + 1].tolist()
+        chosen = np.array(list(dict.fromkeys([*ranked, *order.tolist()])), dtype=int)
+        chosen = chosen[: np.searchsorted(np.cumsum(frames.natoms[chosen]), ATOMS) + 1]
+        enough = counts[chosen].sum(0) >= needed
+        return chosen, [part for part, told in zip(self.of_type, enough, strict=True) if told]
+
+    def _energy_equations(self, places: np.ndarray, chosen: np.ndarray) -> Equations:
         """Equations of energies per atom, by the gradients of the energies."""
         frames, natoms = self.model.frames, self.model.frames.natoms[chosen]
-        energy, gradients = self.model.energies_and_gradients(self.parameters, chosen, self.places)
+        energy, gradients = self.model.energies_and_gradients(self.parameters, chosen, places)
         weights = self.of_frame[chosen] * frames.weights[chosen, 0]
         lacks = (frames.energies[chosen] - energy) / natoms
         return Equations(gradients / natoms[:, None], lacks, weights)
 
-    def _force_equations(self, chosen: np.ndarray, seconds: float) -> dict[str, Equations]:
+    def _force_equations(
+        self, places: np.ndarray, chosen: np.ndarray, seconds: float
+    ) -> dict[str, Equations]:
         """Equations of components of forces, and of virials per atom where there are any.
 
         None at all where they would take longer than so many seconds.
@@ -143,13 +161,13 @@ class LastLayers:
             return forces.ravel(), (virials / natoms[:, None, None]).ravel()
 
         unit = self.parameters.copy()
-        unit[self.model.last_layers] = 0.0
-        rest = rows_with(unit)  # charges, and the repulsion of nuclei
+        unit[places] = 0.0
+        rest = rows_with(unit)  # other layers, charges, and the repulsion of nuclei
         columns: list[tuple[np.ndarray, np.ndarray]] = []
         began = time.monotonic()
-        for place in self.places:
+        for place in places:
             took = (time.monotonic() - began) / max(1, len(columns))
-            if took * len(self.places) > seconds:
+            if took * len(places) > seconds:
                 return {}
             unit[place] = 1.0
             forces, virials = rows_with(unit)

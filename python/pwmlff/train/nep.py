@@ -275,7 +275,8 @@ class NepModel(Layered):
         shifts = [k for k, name in enumerate(self.names) if name.startswith("shift.")]
         self.energy_biases = np.concatenate([place[k] for k in shifts])
         last = [k for k, name in enumerate(self.names) if name.startswith("last.")]
-        self.last_layers = np.concatenate([place[k] for k in last + shifts])
+        pairs = zip(last, shifts, strict=True)
+        self.last_layers = [np.concatenate([place[k], place[shift]]) for k, shift in pairs]
         self._pool = ThreadPoolExecutor(threads)
         self._steps = self._step_kernels()
         self._batch = np.zeros(0, int)

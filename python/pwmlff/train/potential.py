@@ -171,19 +171,22 @@ class Potential(Layered):
         self.parameters = self.core.read()
         self.energy_biases, self.last_layers = self._last_layers()
 
-    def _last_layers(self) -> tuple[np.ndarray, np.ndarray]:
+    def _last_layers(self) -> tuple[np.ndarray, list[np.ndarray]]:
         """Places in the vector of parameters.
 
         Returns:
-            Of the energies of single atoms [ntypes], and of these and the weights beside them.
+            Of the energies of single atoms [ntypes], and of each of these and the weights beside.
         """
         places = dict(zip(self.names, self.parts(np.arange(len(self.parameters))), strict=True))
         layers = [
             f"fitting_net.{k}.layers.{len(net.layers) - 1}"
             for k, net in enumerate(self.model.fitting_net)
         ]
-        every = [places[f"{layer}.{array}"] for layer in layers for array in ("weight", "bias")]
-        return np.concatenate(every[1::2]), np.concatenate(every)
+        weights, biases = (
+            [places[f"{layer}.{array}"] for layer in layers] for array in ("weight", "bias")
+        )
+        both = zip(weights, biases, strict=True)
+        return np.concatenate(biases), [np.concatenate(pair) for pair in both]
 
     def evaluate(self, batch: np.ndarray) -> Predictions:
         """Predictions for this rank's part of a batch, by splines."""

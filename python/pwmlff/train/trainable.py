@@ -32,8 +32,9 @@ class Trainable(Protocol):
     shapes: list[tuple[int, ...]]
     parameters: np.ndarray  # float64 [nparameters], the same on all ranks; optimizers change it
     energy_biases: np.ndarray  # where energies of single atoms are in it; none if steps learn all
-    #: Where last layers are in it, `energy_biases` among them: energies are linear in these.
-    last_layers: np.ndarray = np.zeros(0, int)
+    #: Where the last layer of each type is in it, `energy_biases` among them: energies are linear
+    #: in these.
+    last_layers: Sequence[np.ndarray] = ()
     suffix: ClassVar[str] = ".pt"  # of its files
     groups: ClassVar[Mapping[str, str]] = {}  # names that stand for patterns of names
 
