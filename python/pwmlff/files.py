@@ -58,6 +58,17 @@ def sha256(paths: Iterable[Path]) -> str:
     return digest.hexdigest()
 
 
+def files_below(folder: Path) -> Iterator[Path]:
+    """All files in a folder and in those inside it, also by links to folders, in any order."""
+    for name, folders, names in os.walk(folder, followlinks=True):
+        here = Path(name)
+        above = here.parents[: len(here.relative_to(folder).parts)]
+        if any(here.samefile(path) for path in above):  # by a link that leads back
+            folders.clear()
+            continue
+        yield from (path for path in (here / file for file in names) if path.is_file())
+
+
 @contextmanager
 def without_mark(path: str | PathLike[str]) -> Iterator[str]:
     """The file, or a copy that goes again of one that begins with a byte order mark."""

@@ -129,6 +129,14 @@ def test_a_folder_with_systems(tmp_path, reads):
     assert len(reads) == 1
     assert again.files == tuple(str(moved / name) for name in ("one", "two"))
     assert again.group_names == first.group_names == ("one", "two")
+    # By a link, what is in it counts too.
+    (tmp_path / "links").mkdir()
+    (tmp_path / "links" / "one").symlink_to(moved / "one")
+    before, _ = cache.load(tmp_path / "links", cache=tmp_path / "cache", **OPTIONS)
+    path = moved / "one" / "set.000" / "energy.npy"
+    np.save(path, np.load(path) + 100.0)
+    after, _ = cache.load(tmp_path / "links", cache=tmp_path / "cache", **OPTIONS)
+    np.testing.assert_allclose(after.energies, before.energies + 100.0)
 
 
 def test_what_was_not_used_for_longest_goes(data, tmp_path, reads, monkeypatch):

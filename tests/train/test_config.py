@@ -51,6 +51,7 @@ def test_file(tmp_path: Path):
     path = tmp_path / "run.toml"
     path.write_text(
         'data.train = "a.xyz"\ndata.valid = ["v.xyz"]\n[data.group_weights]\nslab = 2\n'
+        '[data.map]\nO1 = "O"\n'
         '[model]\nelements = ["O"]\n[optimizer]\nclip = 0.97\n[loss]\nforce = 3\n'
     )
     settings = ["run.epochs=7", "loss.energy=[0, 2]", "data.group_weights.bulk=0.5"]
@@ -62,8 +63,10 @@ def test_file(tmp_path: Path):
     assert config.loss.force == (3.0, 3.0)
     assert config.loss.energy == (0.0, 2.0)
     assert config.run.epochs == 7
-    # Options of the command stand above the file.
-    assert from_command(toml=path, elements="Hf").model.elements == ("Hf",)
+    # Options of the command stand above the file, where they are given.
+    found = from_command(toml=path, elements="Hf", map={})
+    assert found.model.elements == ("Hf",)
+    assert found.data.map == {"O1": "O"}
 
 
 @pytest.mark.parametrize(

@@ -9,11 +9,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 from ase import Atoms
+from ase.build import bulk
 from rich.console import Console
 from scipy.optimize import minimize
 from typer.testing import CliRunner
 
-from labelled_structures import frames_of, trajectory
+from labelled_structures import frames_of, labelled, trajectory
 from nep_files import CHARGED, HEADS, random_structure, random_text
 from pwmlff import Calculator
 from pwmlff.cli import app
@@ -230,6 +231,20 @@ def test_training_and_going_on(tmp_path: Path):
     assert (read_nep(tuned.file).q_scaler == model.q_scaler).all()
     for name, weight in zip(model.layers[0], read_nep(tuned.file).layers[0], strict=True):
         assert 0 < abs(name - weight).max() < 0.1
+
+
+def test_perfect_crystals(tmp_path: Path):
+    """Descriptors that symmetry lets vanish, but for rounding, are not made large."""
+    structures = []
+    for crystal, a, size in (("fcc", 3.5, 2), ("bcc", 2.8, 3)):
+        for strain in np.linspace(0.94, 1.06, 7):
+            atoms = bulk("Ar", crystal, a=strain * a, cubic=True).repeat(size)
+            structures.append(labelled(atoms))
+    (trained,) = train(
+        structures, ["Ar"], tmp_path / "new", model="nep", epochs=20, settings=SMALL
+    ).models
+    assert read_nep(trained.file).q_scaler.max() < 1e10
+    assert trained.train["virial"] < 1e3  # meV/atom
 
 
 def test_settings_that_do_not_go_together(tmp_path: Path):

@@ -527,6 +527,20 @@ def test_folders_of_deepmd(tmp_path, mixed):
     )
 
 
+def test_links_to_folders_of_deepmd(tmp_path):
+    """Of systems and of sets; those that lead back are entered once."""
+    runs = [trajectory(5, seed=1), trajectory(3, seed=2)]
+    for name, run in zip(("one", "two"), runs, strict=True):
+        write_deepmd(tmp_path / "kept" / name, run)
+    (tmp_path / "data" / "sets").mkdir(parents=True)
+    for name in ("a", "b"):
+        (tmp_path / "data" / name).symlink_to(tmp_path / "kept" / "two")
+    (tmp_path / "data" / "back").symlink_to(tmp_path / "data")
+    for path in (tmp_path / "kept" / "one").iterdir():
+        (tmp_path / "data" / "sets" / path.name).symlink_to(path)
+    assert_like_ase(readers.read(tmp_path / "data"), runs[1] + runs[1] + runs[0])
+
+
 def test_what_dpdata_reads(tmp_path):
     dpdata = pytest.importorskip("dpdata")
     structures = trajectory(3)

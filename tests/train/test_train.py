@@ -47,6 +47,7 @@ from pwmlff.evaluation.model_file import describe_unopened
 from pwmlff.models import pad_neighbors
 from pwmlff.report import Failure
 from pwmlff.train import (
+    charts,
     checkpoint,
     comm,
     command,
@@ -1234,6 +1235,36 @@ def test_ends_where_nothing_is_gained(data: Path, tmp_path: Path) -> None:
     assert last["force_valid"] < 0.99 * before[0]["force_valid"]
     command.train(None, given, command.Options(resume=True))
     assert [row for row in rows() if row["step"]] == found
+
+
+def test_going_on_for_longer_has_its_patience(data: Path, tmp_path: Path, monkeypatch) -> None:
+    """Scores that fall are not held against that of the last layers of the first end."""
+    settings = [*SMALL, "run.validate_every=1", "run.patience=2"]
+    given = {"data": [data], "elements": ELEMENTS, "output": tmp_path / "out"}
+    scores = iter([-1.0, -1.1, -1.2, -3.0, *np.arange(-1.3, -2.0, -0.1), -3.1])
+    monkeypatch.setattr(loop, "score_of", lambda *_: next(scores))
+    for epochs in (3, 10):
+        words = [*settings, f"run.epochs={epochs}"]
+        (one,) = command.train(
+            None, {**given, "settings": words}, command.Options(resume=epochs > 3)
+        ).models
+        assert one.epochs == pytest.approx(epochs)
+
+
+def test_the_picture_is_of_the_file_when_nothing_is_left_to_do(
+    data: Path, tmp_path: Path, monkeypatch
+) -> None:
+    drawn: list[tuple] = []
+    parity = charts.parity
+    monkeypatch.setattr(
+        charts, "parity", lambda *words: (drawn.append(words[1:4]), parity(*words))[1]
+    )
+    given = {"settings": [*SMALL, "run.epochs=2"], "data": [data], "elements": ELEMENTS,
+             "output": tmp_path / "out"}  # fmt: skip
+    for resume in (False, True):
+        command.train(None, given, command.Options(resume=resume))
+    for first, again in zip(*drawn, strict=True):
+        np.testing.assert_allclose(again, first, rtol=1e-9, atol=1e-9)
 
 
 def test_other_frames_to_validate_with_are_noticed(data: Path, tmp_path: Path) -> None:

@@ -36,7 +36,7 @@ from rich.text import Text
 from pwmlff.data import consistency, neighbors, readers, sources
 from pwmlff.data.frames import Frames
 from pwmlff.data.neighbors import Edges
-from pwmlff.files import sha256
+from pwmlff.files import files_below, sha256
 from pwmlff.report import Failure, Report
 from pwmlff.threads import allowed_threads
 
@@ -139,7 +139,7 @@ def _digest(path: Path) -> str:
     """SHA-256 of the contents of a file, or of all files in a folder and their names."""
     if path.is_file():
         return sha256([path])
-    files = sorted(file for file in path.rglob("*") if file.is_file())
+    files = sorted(files_below(path))
     text = "".join(f"{sha256([file])} {file.relative_to(path)}\n" for file in files)
     return hashlib.sha256(text.encode()).hexdigest()
 

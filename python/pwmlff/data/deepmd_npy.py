@@ -18,6 +18,7 @@ from pathlib import Path
 import numpy as np
 
 from pwmlff.data.labelled import Labelled
+from pwmlff.files import files_below
 from pwmlff.report import Failure
 
 
@@ -27,7 +28,7 @@ def systems(folder: Path) -> list[Path]:
     Raises:
         Failure: there is none.
     """
-    folders = sorted(path.parent for path in folder.rglob("type.raw"))
+    folders = sorted(path.parent for path in files_below(folder) if path.name == "type.raw")
     if not folders:
         raise Failure(
             f"found no type.raw in the folder '{folder}' or below, expected systems of DeePMD-kit; "

@@ -42,6 +42,7 @@ from pwmlff.train.outcome import PARITY, Trained, TrainReport
 from pwmlff.train.potential import Potential
 from pwmlff.train.prepare import Dataset
 from pwmlff.train.start import CONFIGURATION, Options, Stop, claimed, write_configuration
+from pwmlff.train.trainable import Predictions
 
 __all__ = ["Options", "Stop", "train"]
 
@@ -184,6 +185,12 @@ def _train_one(
         for path in others:
             copy_model(first, path)
 
+    def predicted_by_last(frames: Frames) -> Predictions:
+        """Where the last step was made by an earlier start, the file knows what came after it."""
+        info = model_file.describe_unopened(paths[1])
+        threads = threads_of(config.run, ranks)
+        return evaluate.predict_by(paths[1], info, info.atom_type, frames, threads)[2]
+
     def draw() -> None:
         assert logged is not None  # on rank 0
         try:
@@ -192,12 +199,10 @@ def _train_one(
             logged.draw()
             if valid is not None:
                 path = picture.destination(folder / PARITY)
-                # None where the last step was made by a start that was killed after it.
-                predicted = trainer.judged or learner.predict(valid.frames, valid.edges)
+                predicted = trainer.judged or predicted_by_last(valid.frames)
                 born = learner.born_charges(valid.frames, valid.edges)
                 judged = errors.compute(valid.frames, *predicted, config.model.units, born)
-                name = str(folder / f"{LAST}{suffix}")
-                drawn = charts.parity(valid.frames, *predicted, judged, name, born)
+                drawn = charts.parity(valid.frames, *predicted, judged, str(paths[1]), born)
                 picture.save(drawn, path, dpi=120)
         except (Failure, OSError) as error:  # the model is there
             log.warning("%s", explain(error)[0])

@@ -381,7 +381,7 @@ def from_command(
     def raw() -> RawSections:
         result = {} if toml is None else SECTIONS.raw(toml)
         for name, value in options.items():
-            if value is not None and value is not False and value not in ("", [], ()):
+            if value is not None and value is not False and value not in ("", [], (), {}):
                 SECTIONS.put(result, OPTIONS[name].split("."), plain(value), "the command")
         return result
 

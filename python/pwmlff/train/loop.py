@@ -63,10 +63,11 @@ class Progress:
     costs: dict[str, float] = field(default_factory=dict)  # seconds of what the end will do
     left_out: list[str] = field(default_factory=list)  # of that, as it takes too long
     best: float = float("inf")  # lowest of the scores that validations count by
+    mean: float = float("inf")  # the same without those whose last layers are solved for
     scores: list[tuple[float, float]] = field(default_factory=list)  # newest: part of run, score
     lowest: float = float("inf")  # RMSE of forces that were validated, before the end
     kept: int = 0  # step of the model that is kept as the best
-    stale: int = 0  # validations since then
+    stale: int = 0  # validations since `mean` was lower than before
     next_validation: int = 0  # epoch
     validated: float = 0.0  # `stepping` at the last validation; the following is since then
     atoms: int = 0
@@ -92,9 +93,9 @@ class Progress:
             recent = [pair for pair in self.scores if pair[0] > part - WINDOW]
             self.scores = [*recent[1 - AVERAGED :], (part, score)]
             score = math.fsum(one for _, one in self.scores) / len(self.scores)
+            self.stale = 0 if score < self.mean else self.stale + 1
+            self.mean = min(self.mean, score)
         better = score < self.best + (doubt or 0.0)
-        if doubt is None:
-            self.stale = 0 if better else self.stale + 1
         self.best = min(self.best, score)
         if better:
             self.kept = self.step

@@ -48,6 +48,8 @@ _T = TypeVar("_T")
 _Result = tuple[float, np.ndarray, np.ndarray, np.ndarray | None]
 #: Standard deviation of the weights of the first layer at first: y is about 1 wide.
 _FIRST_WEIGHTS = 0.5
+#: Of a descriptor over the data, below which rounding alone has left it: symmetry lets it vanish.
+_SMALLEST_SPREAD = 1e-10
 _SIGNED = 5  # frames that tell the sign of charges
 #: Of Pauling's scale, by atomic number; of noble gases without one that of their neighbors.
 _ELECTRONEGATIVITY = (
@@ -170,7 +172,7 @@ def initial(shape: NepForm, frames: Frames, edges: Edges, seed: int) -> Nep:
     every = (compiled.describe(_frame(frames, edges, k), width) for k in range(len(frames)))
     extremes = np.array([[q.min(axis=0), q.max(axis=0)] for q in every if len(q)])
     spread = extremes[:, 1].max(axis=0) - extremes[:, 0].min(axis=0)
-    return replace(model, q_scaler=1 / np.where(spread > 0, spread, 1.0))
+    return replace(model, q_scaler=1 / np.where(spread > _SMALLEST_SPREAD, spread, 1.0))
 
 
 def with_charges(model: Nep, mode: int, rng: np.random.Generator) -> Nep:
