@@ -9,6 +9,7 @@ import io
 import json
 import os
 import random
+import re
 import signal
 import subprocess
 import sys
@@ -313,6 +314,10 @@ def test_explorations_that_are_not_possible(folder: Path):
         ),
         (SMALL.replace("rmax=4.5", "rmaks=4.5"), "did you mean 'rmax'"),
         (SMALL.replace("set = [", 'set = ["data.baseline=zbl 1 2", '), "leave it out"),
+        (
+            SMALL.replace("set = [", 'set = ["data.energy=zero", '),
+            "are free energies: leave it out",
+        ),
         (SMALL.replace('["Cu", "Au"]', '["Cu"]'), "has Au, which"),
         (SMALL.replace("steps = 50", 'surface = ["1 0"]'), "three Miller indices"),
     ):
@@ -413,6 +418,19 @@ def test_the_window_stays_that_of_the_data_to_start_with(folder: Path, monkeypat
     loop.state.rounds = [{"train": {"models": ["a.pt"], "seconds": 1.0}, "label": {"frames": 3}}]
     assert len(loop._data(1)) == 2
     assert loop._trained(1, last=True)["window"] == pytest.approx([0.1 * rms, rms], rel=1e-6)
+    loop.shop.close()
+
+
+def test_data_are_read_as_trainings_read_them(folder: Path, monkeypatch):
+    """Also to count frames, for the window, and to look for what is odd."""
+    read_so = """train.set=['data.format=extxyz', 'data.map={Cu1="Cu"}']"""
+    data = "start.data=['frames.dat']"
+    (folder / "frames.dat").touch()
+    loop, _ = looped(folder, monkeypatch, "choose.window=[0.0, 0.0]", data, read_so)
+    text = (folder / "frames.xyz").read_text()
+    (folder / "frames.dat").write_text(re.sub(r"^Cu ", "Cu1 ", text, flags=re.MULTILINE))
+    assert loop._trained(0, last=True)["frames"] == 3
+    assert loop._contradictions() == []
     loop.shop.close()
 
 

@@ -72,7 +72,13 @@ class Rounds:
         self.config, self.reserve = config, reserve
         self.folder = Path(config.loop.folder)
         self.elements = [atomic_numbers[symbol] for symbol in config.start.elements]
-        self.learns_born = _learns_born(_trainable(config))
+        run = _trainable(config)
+        self.learns_born = _learns_born(run)
+        self._reading: dict[str, Any] = {
+            "format": run.data.format or None,
+            "keep_unconverged": run.data.keep_unconverged,
+            "kinds": run.data.map,
+        }
         explore.require_possible(config.explore, self.elements)
         self.shop, self._closes = shop or Workshop(self.folder, asked), shop is None
         for place in (self.folder, *filter(Path.is_dir, self.folder.iterdir())):
@@ -300,7 +306,7 @@ class Rounds:
             minutes *= 2.0
         return {
             "models": [str(model["file"]) for model in trained],
-            "frames": len(readers.read(self._data(number))),
+            "frames": len(readers.read(self._data(number), **self._reading)),
             "valid": [model["valid"] or model["train"] for model in trained],
             "window": self._window(),
             "minutes": minutes,
@@ -348,7 +354,7 @@ class Rounds:
         low, high = self.config.choose.window
         if high:
             return [low, high]
-        sizes = readers.read(self._data(0)).force_sizes
+        sizes = readers.read(self._data(0), **self._reading).force_sizes
         forces = sizes[np.isfinite(sizes)]
         rms = float(np.sqrt(np.square(forces).mean())) if len(forces) else 0.0
         return [share * max(rms, LEAST_FORCE) for share in self.config.choose.relative]
@@ -404,7 +410,7 @@ class Rounds:
         if not some:
             return []
         frames = gathered([_unlabelled(atoms) for atoms in some], "candidates", "candidates")
-        known = readers.read(self._data(number))
+        known = readers.read(self._data(number), **self._reading)
         described = [
             descriptors.describe_frames(one, self.elements, self.config.choose.cutoff)
             for one in (frames, known)
@@ -452,7 +458,8 @@ class Rounds:
 
     def _contradictions(self) -> list[str]:
         """What `pwmlff data check` says of all labels together."""
-        report = check(self._data(len(self._complete())), elements=self.config.start.elements)
+        files = self._data(len(self._complete()))
+        report = check(files, elements=self.config.start.elements, **self._reading)
         return [one.text for one in report.problems if one.kind in ODD_LABELS]
 
 
@@ -460,7 +467,8 @@ def _trainable(config: Learning) -> Config:
     """What trainings are told beside their data, if they can be, before anything is labelled.
 
     Raises:
-        Failure: run.toml or a key of it cannot be used, or there is a baseline.
+        Failure: run.toml or a key of it cannot be used, there is a baseline, or energies are to be
+            others than those that labels get.
     """
     elements = " ".join(config.start.elements)
     names = ["any"]
@@ -471,6 +479,11 @@ def _trainable(config: Learning) -> Config:
         raise Failure(
             f"[train] has data.baseline '{run.data.baseline}', which explorations lack: leave it "
             "out of a learning loop"
+        )
+    if run.data.energy != readers.FREE:
+        raise Failure(
+            f"[train] has data.energy '{run.data.energy}', and labels of a learning loop are free "
+            "energies: leave it out, or start from data with one energy of each frame"
         )
     return run
 
