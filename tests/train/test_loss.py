@@ -84,6 +84,26 @@ def test_weights_of_frames_are_numbers_of_copies():
         np.testing.assert_allclose(again.loss, weighted.loss, rtol=1e-12)
 
 
+def test_weights_of_frames_hold_between_batches():
+    """Alone in a batch a frame counts by its weight over the mean, but no more than once."""
+    own = {"energy": [1.0, 3.0, 0.0], "force": [2.0, 1.0, 4.0], "virial": [1.0, 1.0, 5.0]}
+    frames = labelled().select([0, 0, 0])
+    frames = replace(frames, weights=np.array(list(own.values())).T)
+    rng, natoms = np.random.default_rng(3), int(frames.natoms[0])
+    found = rng.normal(size=3), rng.normal(size=(3, natoms, 3)), rng.normal(size=(3, 3, 3))
+    of_frame = np.array([0.1, 1.0, 7.0])
+    flat = found[0], found[1].reshape(-1, 3), found[2]
+    for name, of_file in own.items():
+        weights = LossWeights(**dict.fromkeys(own, 0.0) | {name: 2.0})
+        every = slopes(frames, np.arange(3), slice(3), flat, weights, of_frame).loss
+        product = np.array(of_file) * of_frame
+        for k in range(3):
+            alone = found[0][k : k + 1], found[1][k], found[2][k : k + 1]
+            one = slopes(frames, np.array([k]), slice(1), alone, weights, of_frame).loss
+            expected = 3 * every[k] * min(1.0, product.mean() / max(product[k], 1e-9))
+            assert one[0] == pytest.approx(expected, rel=1e-12)
+
+
 def test_virials_without_weight_have_no_slope():
     frames = labelled()
     found = np.zeros(4), np.zeros((int(frames.natoms[BATCH].sum()), 3)), np.zeros((4, 3, 3))

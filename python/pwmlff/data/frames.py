@@ -184,7 +184,13 @@ class Frames:
         return result
 
     def shares(
-        self, quantity: str, batch: np.ndarray, of_frame: np.ndarray, weight: float
+        self,
+        quantity: str,
+        batch: np.ndarray,
+        of_frame: np.ndarray,
+        weight: float,
+        *,
+        within: bool = False,
     ) -> np.ndarray:
         """What the error of each frame of a batch counts in a loss; 0 without a label.
 
@@ -192,15 +198,21 @@ class Frames:
             quantity: of `labelled`, or "born" for Born charges, which have the weights of forces.
             batch: frames.
             of_frame: [nframes] weights of the frames, beside their own.
-            weight: what the shares add up to, where a frame has the label.
+            weight: what the shares add up to, but for batches whose frames weigh less than the mean
+                of all: weights hold between batches too. Those that weigh more do not get more, or
+                steps would jump.
+            within: whether the shares of each batch add up to the weight.
         """
         born = quantity == "born"
         column = list(QUANTITIES).index("force" if born else quantity)
-        own = of_frame[batch] * self.weights[batch, column]
         has_label = self.has_born if born else self.labelled[quantity]
-        share = np.where(has_label[batch], own, 0.0)
+        own = np.where(has_label, of_frame * self.weights[:, column], 0.0)
+        share = own[batch]
         total = share.sum()
-        return share * (weight / total if total > 0.0 else 0.0)
+        if not within:
+            total = max(total, own.sum() * has_label[batch].sum() / max(1, has_label.sum()))
+        result: np.ndarray = share * (weight / total if total > 0.0 else 0.0)
+        return result
 
     @cached_property
     def elements(self) -> list[int]:
