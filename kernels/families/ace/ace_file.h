@@ -33,7 +33,7 @@ struct AceFile {
   std::map<int, std::vector<double>> inverse;    // of active sets
   // of GRACE/FS
   double scale = 1.0, shift = 0.0, nnorm = 1.0;
-  bool grace = false, has_embedding = false;
+  bool grace = false;
 };
 
 /// @throws std::invalid_argument for a kind of ACE that is not evaluated here, by its name
