@@ -62,8 +62,8 @@ def files_below(folder: Path) -> Iterator[Path]:
     """All files in a folder and in those inside it, also by links to folders, in any order."""
     for name, folders, names in os.walk(folder, followlinks=True):
         here = Path(name)
-        above = here.parents[: len(here.relative_to(folder).parts)]
-        if any(here.samefile(path) for path in above):  # by a link that leads back
+        parents = here.parents[: len(here.relative_to(folder).parts)]
+        if any(here.samefile(path) for path in parents):  # by a link that leads back
             folders.clear()
             continue
         yield from (path for path in (here / file for file in names) if path.is_file())

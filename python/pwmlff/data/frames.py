@@ -190,7 +190,7 @@ class Frames:
         of_frame: np.ndarray,
         weight: float,
         *,
-        within: bool = False,
+        batchwise: bool = False,
     ) -> np.ndarray:
         """What the error of each frame of a batch counts in a loss; 0 without a label.
 
@@ -201,7 +201,7 @@ class Frames:
             weight: what the shares add up to, but for batches whose frames weigh less than the mean
                 of all: weights hold between batches too. Those that weigh more do not get more, or
                 steps would jump.
-            within: whether the shares of each batch add up to the weight.
+            batchwise: whether the shares of each batch add up to the weight.
         """
         born = quantity == "born"
         column = list(QUANTITIES).index("force" if born else quantity)
@@ -209,7 +209,7 @@ class Frames:
         own = np.where(has_label, of_frame * self.weights[:, column], 0.0)
         share = own[batch]
         total = share.sum()
-        if not within:
+        if not batchwise:
             total = max(total, own.sum() * has_label[batch].sum() / max(1, has_label.sum()))
         result: np.ndarray = share * (weight / total if total > 0.0 else 0.0)
         return result

@@ -233,7 +233,7 @@ class Learner:
             return np.zeros((len(excess), len(self.shift)))
         shares = self.shares[batch[mine]]
         part = self.learning_rate / self.schedule.peak
-        each = self.frames.shares("energy", batch, self.of_frame, part, within=True)[mine]
+        each = self.frames.shares("energy", batch, self.of_frame, part, batchwise=True)[mine]
         limit = FAR * self.usual
         step = GAIN * each * np.clip(excess, -limit, limit)
         moves: np.ndarray = -step[:, None] * shares
