@@ -77,6 +77,7 @@ void FrameCapture::look(const Deviation &deviation, const std::vector<double> &o
                         const std::vector<double> &of_energy, bool begins)
 {
   pending.reset();
+  beyond = 0.0;
   const bool again = update->ntimestep == last_step;
   if (again && begins && deviation.is_close_to(last)) return;
   if (again && !begins) {
@@ -87,14 +88,9 @@ void FrameCapture::look(const Deviation &deviation, const std::vector<double> &o
     });
   }
   const double largest = deviation.force.maximum;
-  if (capture.stop_beyond && largest >= capture.hi) {
-    if (comm->me == 0)
-      utils::logmesg(lmp,
-                     "Pair style pwmlff: the largest force deviation is {:.6g} at step {}, beyond "
-                     "the {:.6g} of capture; the run ends\n",
-                     largest, update->ntimestep, capture.hi);
-    timer->force_timeout();
-  }
+  const bool has_end_of_step = update->whichflag == 1 && !begins;
+  if (capture.stop_beyond && largest >= capture.hi) beyond = largest;
+  if (!has_end_of_step) stop_beyond();
   const bool full = capture.most > 0 && nframes >= capture.most;
   if (!(largest >= capture.lo && largest < capture.hi) || full) return;
   const std::string properties =
@@ -102,12 +98,24 @@ void FrameCapture::look(const Deviation &deviation, const std::vector<double> &o
                   deviation.force.average * unit_of_force, deviation.total_energy * unit);
   pending = taken(properties, of_force, of_energy);
   last = deviation;
-  const bool has_end_of_step = update->whichflag == 1 && !begins;
   if (!has_end_of_step) complete();
+}
+
+void FrameCapture::stop_beyond()
+{
+  if (beyond == 0.0) return;
+  if (comm->me == 0)
+    utils::logmesg(lmp,
+                   "Pair style pwmlff: the largest force deviation is {:.6g} at step {}, beyond "
+                   "the {:.6g} of capture; the run ends\n",
+                   beyond, update->ntimestep, capture.hi);
+  timer->force_timeout();
+  beyond = 0.0;
 }
 
 void FrameCapture::complete()
 {
+  stop_beyond();
   if (!pending) return;
   const std::string whole = text(*pending);
   pending.reset();

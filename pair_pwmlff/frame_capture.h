@@ -51,7 +51,7 @@ class FrameCapture : private LAMMPS_NS::Pointers {
             const std::vector<double> &of_energy, bool begins);
 
   /// At the end of a step: store the structure that was taken, with the velocities that atoms have
-  /// now. Collective.
+  /// now, and end the run where that of the step is beyond the window. Collective.
   void complete();
 
   /// Store a structure that ends the run, in a file of its own beside the other: a.failed.xyz
@@ -67,6 +67,7 @@ class FrameCapture : private LAMMPS_NS::Pointers {
     std::vector<double> rows;    // [nlocal, WIDTH]
   };
 
+  void stop_beyond();
   Frame taken(const std::string &properties, const std::vector<double> &of_force,
               const std::vector<double> &of_energy) const;
   std::string text(Frame frame) const;
@@ -83,7 +84,8 @@ class FrameCapture : private LAMMPS_NS::Pointers {
   const bool relative;    // the deviations of forces are, which have no unit then
   double unit = 1.0, unit_of_force = 1.0;    // LAMMPS's units of energy and force in the file's
   std::optional<Frame> pending;              // on all ranks or none
-  int nframes = 0;                           // in the file; on all ranks
+  double beyond = 0.0;    // deviation of the newest structure if that ends the run; on all ranks
+  int nframes = 0;        // in the file; on all ranks
   std::int64_t last_step = -1, last_start = 0;
   Deviation last;
 };

@@ -121,7 +121,6 @@ void PairPWMLFF::allocate()
   memory->create(cutghost, n, n, "pair:cutghost");    // LAMMPS reads it where ghostneigh is set
   memory->create(scale, n, n, "pair:scale");
   std::fill_n(&setflag[0][0], n * n, 0);
-  std::fill_n(&scale[0][0], n * n, 1.0);
 }
 
 void PairPWMLFF::settings(int narg, char **arg)
@@ -325,6 +324,7 @@ void PairPWMLFF::coeff(int narg, char **arg)
 
   for (int i = 1; i <= atom->ntypes; ++i)
     for (int j = i; j <= atom->ntypes; ++j) setflag[i][j] = mapping[i] >= 0 && mapping[j] >= 0;
+  std::fill_n(&scale[0][0], (atom->ntypes + 1) * (atom->ntypes + 1), 1.0);
   species_of_type = std::move(mapping);
   energy_unit = unit;
   take_engines();
@@ -424,6 +424,8 @@ void PairPWMLFF::init_charges()
 
 void PairPWMLFF::init_style()
 {
+  if (models.empty())    // a hybrid style takes what held before
+    error->all(FLERR, "Pair style pwmlff: the last pair_coeff command failed; repeat it first");
   if (kokkos) kokkos->all_to_host();
   refuse_probes();
   if (force->newton_pair == 0)

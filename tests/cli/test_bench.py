@@ -44,6 +44,19 @@ def test_all_that_runs_the_file(pwmlff, structure):
         assert words in found.words
 
 
+def test_a_hot_cluster(pwmlff, tmp_path, binary):
+    """Without a cell; atoms that leave the box it gets are not lost."""
+    atoms = SYSTEMS[DP].atoms()
+    atoms.cell, atoms.pbc = None, False
+    atoms.write(tmp_path / "cluster.xyz")
+    found = pwmlff(
+        "bench", "model.pt", "cluster.xyz", "--through", "lmp,engine", "--engine", "fused",
+        "--rounds", 1, "--duration", "0.5s", "--replicate", 2, "--json",
+    )  # fmt: skip
+    assert found.returncode == 0, found.words
+    assert {case["atoms"] for case in found.json["cases"]} == {8 * len(atoms)}
+
+
 def test_limit(pwmlff, structure):
     """What does not fit is left out, and said."""
     found = pwmlff("bench", "model.pt", structure, "--engine", "fused", "--max-time", "0s")

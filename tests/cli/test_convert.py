@@ -84,7 +84,7 @@ def test_deepmd_that_passes_messages(tmp_path):
     """Further than its cutoff; an edge more of an atom that is far enough changes nothing."""
     model = foreign_models.local_deepmd((60,), True, foreign_models.DescrptBlockRepformers)
     report = convert(save(model, tmp_path / "a.pth"), tmp_path / "a.pt")
-    assert (report.model.cutoff, report.model.interaction_range) == (4.0, 4.0 + 2 * 3.5)
+    assert (report.model.cutoff, report.model.interaction_range) == (4.0, 3 * 4.0)
     assert report.energy_difference < 1e-13 and report.force_difference < 1e-13
     engine = choose(tmp_path / "a.pt", "torchscript").engine
     chain = Atoms("O5", [[3.0 * k, 0.0, 0.0] for k in range(5)])

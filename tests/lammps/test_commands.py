@@ -383,6 +383,32 @@ def test_failed_evaluation_leaves_nothing(binary: Lammps):
     )
 
 
+def test_pair_coeff_takes_a_scale_off(binary: Lammps):
+    """That fix adapt has left, as LAMMPS's own styles do."""
+    adapted = (
+        "variable s equal 0.5\nfix a all adapt 1 pair pwmlff scale * * v_s\nrun 0\nunfix a\nrun 0\n"
+    )
+    run = binary.run(f"{READ}{STYLE}{MEASURE}run 0\n{adapted}pair_coeff * * O Hf\nrun 0\n")
+    energies = np.array([run.thermo(k)["PotEng"][0] for k in range(4)])
+    np.testing.assert_allclose(energies / energies[0], [1.0, 0.5, 0.5, 1.0], rtol=1e-12)
+
+
+def test_hybrid_whose_file_is_not_there(binary: Lammps):
+    """A pair_coeff that names the file, caught, and a run: an error in the place of an abort."""
+    binary.python(
+        "lmp = start()\n"
+        f"lmp.commands_string({READ!r})\n"
+        "lmp.command('pair_style hybrid/overlay zero 3.0 nep')\n"
+        "lmp.command('pair_coeff * * zero')\n"
+        "lmp.command('pair_coeff * * nep model.pt O Hf')\n"
+        "lmp.command('run 0')\n"
+        "assert 'cannot' in refused(lmp, 'pair_coeff * * nep absent.pt O Hf')\n"
+        "assert 'repeat it first' in refused(lmp, 'run 0')\n"
+        "lmp.command('pair_coeff * * nep model.pt O Hf')\n"
+        "lmp.command('run 0')\n"
+    )
+
+
 def test_hybrid_that_unmaps_a_type(binary: Lammps):
     """A type that becomes NULL takes no part any more."""
     style = "pair_style hybrid/overlay zero 3.0 pwmlff model.pt\npair_coeff * * zero\n"

@@ -10,12 +10,15 @@ import numpy as np
 import pytest
 import torch
 from ase import Atoms
+from ase.build import bulk
 from test_commands import run_hybrid_with_null
 from test_numbers import assert_equal, assert_same_on_any_number_of_ranks, read, symbols
 
+import foreign_models
 from edge_models import Adjacent, Angles, Bonds, LennardJones, Limited, Masked, MessagePassing, Wide
 from harness import ENGINES, Lammps, thorough
 from pwmlff import devices
+from pwmlff.convert import convert
 from pwmlff.evaluation.reference import evaluate
 from pwmlff.launch.lmp import DUMP, MEASURE, forces
 from systems import SYSTEMS, crystal
@@ -465,3 +468,19 @@ print(before - resident(), "pages back")
     back = int(re.search(r"(-?\d+) pages back", output)[1])
     assert len(steps) == 30
     assert statistics.mean(steps[5:]) < back / 20, output
+
+
+def test_dpa_2_of_a_sparse_crystal(lammps: Lammps):
+    """Three short steps of its layers lead where two long ones do not, on two ranks too."""
+    model = foreign_models.local_deepmd((60,), True, foreign_models.DescrptBlockRepformers)
+    layers = model.atomic_model.repformers
+    layers.rcut, layers.nlayers = 2.66, 3
+    foreign_models.save(model, lammps.folder / "a.pth")
+    convert(lammps.folder / "a.pth", lammps.folder / "model.pt")
+    atoms = bulk("OHf", "rocksalt", a=4.6, cubic=True).repeat((12, 1, 1))
+    atoms.rattle(0.05, seed=3)
+    lammps.data(atoms, [8, 72])
+    text = f"{read(atoms)}pair_style pwmlff model.pt\npair_coeff * * O Hf\n{MEASURE}run 0\n{DUMP}"
+    alone, two = (forces(lammps.run(text, ranks).atoms()) for ranks in (1, 2))
+    assert abs(alone).max() > 1e-2
+    np.testing.assert_allclose(two, alone, rtol=0, atol=1e-13)

@@ -478,6 +478,17 @@ def test_beyond_the_window(four: Lammps):
     assert first not in [f.info["step"] for f in read(four.folder / "doubt.xyz", ":")]
 
 
+def test_trial_structures_do_not_end_a_run(four: Lammps):
+    """Of atoms that swap places and go back; what a step ends with counts."""
+    swap = "fix swap all atom/swap 1 5 29494 1e-3 types 1 2\n"
+    begin = f"{READ}{STYLE.format('out_freq 1 capture 0 {hi} doubt.xyz beyond stop')}{MOVE}{swap}"
+    four.run(begin.replace("{hi}", "1e9") + "run 20\n")
+    largest = np.loadtxt(four.folder / "model_devi.out")[:, 3].max()
+    run = four.run(begin.replace("{hi}", f"{1.001 * largest:.9f}") + "run 20\n")
+    assert "the run ends" not in run.output
+    assert np.loadtxt(four.folder / "model_devi.out")[-1, 0] == 20
+
+
 @pytest.mark.parametrize("ranks", [1, 2])
 def test_the_structure_that_ends_a_run(four: Lammps, ranks: int):
     """All of it, whatever rank has found what is wrong."""

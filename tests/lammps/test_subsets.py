@@ -31,6 +31,7 @@ from pwmlff.evaluation.nep_reference import evaluate_nep
 from pwmlff.evaluation.reference import evaluate
 from pwmlff.launch.lmp import DUMP, MEASURE, forces, read_command, virial_to_lammps
 from pwmlff.models import DP, pad_neighbors, save_model
+from pwmlff.report import Failure
 from systems import System
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "hfo2" / "a.pt"
@@ -157,6 +158,21 @@ def test_deep_potentials(lammps: Lammps, engine: str):
     said = [line for line in run.output.splitlines() if "its descriptor is divided by" in line]
     begin = "    its descriptor is divided by the slots of {} alone, the elements that pair_coeff"
     assert said == [f"{begin.format(z)} names: 1 of 2" for z in ("Si", "O")]
+
+
+def test_calculator_of_a_file_that_is_replaced(tmp_path: Path, monkeypatch):
+    """What was opened is not mixed with what the file is later; the folder may be another one."""
+    write = next(write for write, all_count in POTENTIALS.values() if not all_count)
+    write(tmp_path / "model.pt")
+    monkeypatch.chdir(tmp_path)
+    first, second = Calculator("model.pt"), Calculator("model.pt")
+    for one in (first, second):
+        one.get_potential_energy(structure(SUBSETS[0]))
+    monkeypatch.chdir("/")
+    first.get_potential_energy(structure(SUBSETS[1]))
+    write(tmp_path / "model.pt")
+    with pytest.raises(Failure, match="was changed after it was opened"):
+        second.get_potential_energy(structure(SUBSETS[1]))
 
 
 @pytest.mark.parametrize("engine", ["reference", *EVERY])

@@ -101,6 +101,8 @@ def test_farthest_points(with_known: bool):
         there.append(points[k])
     twice = np.repeat(points[:3], 2, axis=0)
     assert len(descriptors.farthest(twice, 6)[0]) == 3
+    twice[::2] += 1e-8
+    assert len(descriptors.farthest(twice, 6)[0]) == 3
 
 
 def test_select(tmp_path: Path):
@@ -143,6 +145,17 @@ def test_outliers_of_models(tmp_path: Path):
     frames[8].calc.results["forces"][:] = frames[8].calc.results["forces"][::-1] * 3
     write(tmp_path / "a.xyz", frames, format="extxyz")
     found = run("outliers", tmp_path / "a.xyz", "--model", tmp_path / "run" / "best.pt")
+    assert 8 in {one["index"] for one in found["chosen"]}
+    # A wrong energy, where each frame has a composition of its own.
+    frames = crystals(30)
+    for k, atoms in enumerate(frames):
+        atoms.numbers[:] = 29
+        atoms.numbers[: k + 1] = 79
+        frames[k] = labelled(atoms)
+    pwmlff.train.train(frames, ["Cu", "Au"], tmp_path / "alloys", **options)
+    frames[8].calc.results["energy"] += 100.0
+    write(tmp_path / "a.xyz", frames, format="extxyz")
+    found = run("outliers", tmp_path / "a.xyz", "--model", tmp_path / "alloys" / "best.pt")
     assert 8 in {one["index"] for one in found["chosen"]}
 
 

@@ -491,6 +491,11 @@ def test_slices(tmp_path):
             readers.read(f"{tmp_path}/a.xyz@{text}")
     write(tmp_path / "b@1.xyz", structures[0])  # a name is a name
     assert len(readers.read(tmp_path / "b@1.xyz")) == 1
+    write(tmp_path / "run.traj", structures)
+    write(tmp_path / "run.traj@2", structures[5], format="traj")
+    for name, chosen in (("run.traj@2", 5), ("run.traj@3", 3), ("run.traj", -1)):
+        (found,) = readers.structures(str(tmp_path / name))
+        np.testing.assert_array_equal(found.positions, structures[chosen].positions)
 
 
 def test_other_formats_of_ase_by_name_and_ending(tmp_path, mixed):

@@ -156,22 +156,24 @@ def bench(
                 guess = max(case.rates) if case.rates else run(case, FIRST)
                 rate = run(case, max(FIRST, int(length * guess / case.atoms)))
             else:
-                rate = _engine_rate(case, model, numbers, atoms * replicate, length)
+                rate = _engine_rate(case, model, numbers, atoms, replicate, length)
             case.rates.append(rate)
     done = [case for case in cases if case.rates]
     return BenchReport(str(model), structure, done, len(cases) - len(done))
 
 
 def _engine_rate(
-    case: Timed, model: Path, elements: Sequence[int], atoms: Atoms, length: float
+    case: Timed, model: Path, elements: Sequence[int], atoms: Atoms, copies: int, length: float
 ) -> float:
     """Atom-steps/s of evaluations from Python, one after the other."""
     from pwmlff.evaluation.engine import choose
+    from pwmlff.launch.lmp import enclosed
 
     device = "cuda" if case.device == "gpu" else "cpu"
     engine = choose(
         model, case.engine, case.precision or "double", elements, case.threads, device=device
     ).engine
+    atoms = enclosed(atoms) * copies
     engine(atoms)
     count, begin = 0, time.perf_counter()
     while (spent := time.perf_counter() - begin) < length or not count:
@@ -200,7 +202,7 @@ def _prepared(
 
     def run(case: Timed, steps: int) -> float:
         text = RUN.format(
-            read=read_command(box, "bench.data", units),
+            read=read_command(box, "bench.data", units, grows=True),
             copies=copies,
             style=case.style(name, elements),
             temperature=temperature,

@@ -191,7 +191,7 @@ def _error_numbers(frames: Frames, models: list[Path]) -> dict[str, ndarray]:
     difference = (energies - frames.energies) / np.maximum(frames.natoms, 1)
     values = {
         "RMS error of forces, eV/Å": np.sqrt(frames.reduce_atoms(error**2, np.add) / frames.natoms),
-        "error of the energy, eV/atom": choices.from_usual(frames, difference),
+        "error of the energy, eV/atom": choices.from_usual(frames, difference, least=3),
     }
     if len(models) > 1:
         values["largest deviation, eV/Å"] = frames.reduce_atoms(deviation, np.maximum)

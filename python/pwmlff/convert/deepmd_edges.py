@@ -106,8 +106,9 @@ def _rooms(model: Any) -> Iterator[Room]:
 def reach(model: Any) -> float:
     """How far the energy of an atom reaches, angstrom; 0 where parts of unknown ways pass messages.
 
-    Each layer of DPA-2 and DPA-3 takes features of neighbors. Those that the first layer of DPA-2
-    takes know the neighbors of their atoms.
+    Each layer of DPA-2 and DPA-3 takes features of neighbors, and the first layer of DPA-2 such as
+    know the neighbors of their atoms. Each of these rounds counts with the whole cutoff, as lists
+    of edges start so many of them away: short steps may lead where long ones do not.
     """
     if not model.has_message_passing():
         return float(model.get_rcut())
@@ -115,5 +116,5 @@ def reach(model: Any) -> float:
     passing = [part for part in blocks if part.original_name in PASSING]
     if not passing:
         return 0.0
-    first = max((float(part.rcut) for part in blocks if part not in passing), default=0.0)
-    return first + sum(int(part.nlayers) * float(part.rcut) for part in passing)
+    rounds = (len(passing) < len(blocks)) + sum(int(part.nlayers) for part in passing)
+    return rounds * float(model.get_rcut())

@@ -200,17 +200,23 @@ def label_numbers(frames: Frames) -> dict[str, np.ndarray]:
     }
 
 
-def from_usual(frames: Frames, values: np.ndarray) -> np.ndarray:
+def from_usual(frames: Frames, values: np.ndarray, least: int = 1) -> np.ndarray:
     """What each has above the median of the frames of its composition, [nframes].
 
     NaN of isolated atoms, which are none of the crystals of their element.
+
+    Args:
+        frames, values: [nframes] of them.
+        least: frames of a composition; those with fewer have what is above the median of all.
     """
+    every_one = values[~frames.isolated & np.isfinite(values)]
     result = np.full(len(frames), np.nan)
     for every in consistency.compositions(frames).values():
         chosen = every[~frames.isolated[every]]
         known = values[chosen][np.isfinite(values[chosen])]
         if len(known):
-            result[chosen] = values[chosen] - np.median(known)
+            usual = known if len(known) >= least else every_one
+            result[chosen] = values[chosen] - np.median(usual)
     return result
 
 

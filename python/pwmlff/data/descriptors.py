@@ -22,6 +22,7 @@ from pwmlff.data.frames import Frames
 from pwmlff.data.neighbors import Edges
 
 POWERS, DEGREES = 4, 4
+SAME = 1e-6  # distance of structures, over what they usually have, that rounding alone makes
 BLOCK = 64  # structures whose neighbors are in memory at a time
 
 
@@ -106,7 +107,7 @@ def farthest(
 
     Returns:
         Those chosen, in that order, and how far each was from what was there before: infinite for
-        the first where nothing was. Fewer where others are where chosen ones are.
+        the first where nothing was. Fewer where others are where chosen ones are, but for rounding.
     """
     if known is not None and len(known):
         nearest = np.min([_distances(points, one) for one in known], axis=0)
@@ -119,7 +120,7 @@ def farthest(
             k = int(np.argmin(_distances(points, points.mean(axis=0))))
         else:
             k = int(np.argmax(nearest))
-        if not nearest[k] > 0.0:
+        if not nearest[k] > SAME:
             break
         chosen.append(k)
         distances.append(float(nearest[k]))

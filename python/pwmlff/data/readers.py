@@ -153,7 +153,8 @@ def structures(name: str, format: str | None = None, by_ase: bool = False) -> li
             return [frames.atoms(k) for k in range(len(frames))]
     try:
         with without_mark(file) as bare:
-            images = ase_read(bare + name.removeprefix(file), format=format)
+            index = name.removeprefix(file)[1:] or None
+            images = ase_read(bare, index, format, do_not_split_by_at_sign=True)
     except Exception as error:  # whatever its readers stumble over
         raise Failure(
             f"ase cannot read '{name}' ({_text(error)}); give a file that it knows, FILE@0:5 for "

@@ -16,6 +16,7 @@ import weakref
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from os import PathLike, fspath
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
@@ -224,19 +225,30 @@ class OpenModel:
         path: a model file.
         engine, precision, device: as :func:`choose` takes them; not the reference.
         present: [species of the file] whether it takes part.
+        stamp: size and time of the file where it was opened before.
 
     Raises:
-        Failure: what is asked for cannot run the file.
+        Failure: what is asked for cannot run the file, or it is another one by now.
     """
 
     def __init__(
-        self, path: str, engine: str, precision: str, present: list[int], device: str
+        self,
+        path: str,
+        engine: str,
+        precision: str,
+        present: list[int],
+        device: str,
+        stamp: tuple[int, int] | None = None,
     ) -> None:
-        self._arguments = path, engine, precision, present, device
         self._others: dict[tuple[int, ...], OpenModel] = {}
         self.device, (gpu, demanded) = device, usable_gpu(device)
         self.on_gpu = gpu >= 0
         asked = path, model_file.read_any(path), engine, precision, present, gpu, demanded
+        state = Path(path).stat()
+        own = state.st_size, state.st_mtime_ns
+        if stamp not in {None, own}:
+            raise Failure(f"'{path}' was changed after it was opened; open it once more")
+        self._arguments = str(Path(path).absolute()), engine, precision, present, device, own
         try:
             try:
                 self.core = native.ModelHandle(*asked)
@@ -263,11 +275,11 @@ class OpenModel:
         Raises:
             Failure: what was asked for cannot run the file with these.
         """
-        path, engine, precision, own, device = self._arguments
+        path, engine, precision, own, device, stamp = self._arguments
         key = tuple(present)
         with self.lock:
             if present != own and key not in self._others:
-                self._others[key] = OpenModel(path, engine, precision, present, device)
+                self._others[key] = OpenModel(path, engine, precision, present, device, stamp)
             return self._others.get(key, self)
 
     def evaluate(

@@ -169,7 +169,7 @@ def enclosed(atoms: Atoms) -> Atoms:
     """The same structure in a box that holds all its atoms, as LAMMPS needs it.
 
     Along directions that are not periodic, cell vectors may be missing or too short: they are made
-    long enough, and the atoms moved inside. Neither changes energies or forces.
+    long enough, and the atoms moved inside where they are not. Neither changes energies or forces.
     """
     result: Atoms = atoms.copy()
     result.set_cell(result.cell.complete())
@@ -180,7 +180,8 @@ def enclosed(atoms: Atoms) -> Atoms:
         heights = result.cell.scaled_positions(result.positions)[:, axis] * height
         needed = np.ptp(heights) + 2 * margin
         direction = result.cell[axis] / height  # one angstrom of height
-        result.positions += (margin - heights.min()) * direction
+        if heights.min() < margin or heights.max() > height - margin:
+            result.positions += (margin - heights.min()) * direction
         result.cell[axis] = max(needed, height) * direction
     return result
 
@@ -189,9 +190,14 @@ def enclosed(atoms: Atoms) -> Atoms:
 CHARGES = "fix q all property/atom q ghost yes\n"
 
 
-def read_command(atoms: Atoms, name: str, units: str = "metal", *, charges: bool = False) -> str:
-    """Input lines that read a data file of such a structure, whose atoms may get charges."""
-    boundary = " ".join("p" if periodic else "f" for periodic in atoms.pbc)
+def read_command(
+    atoms: Atoms, name: str, units: str = "metal", *, charges: bool = False, grows: bool = False
+) -> str:
+    """Input lines that read a data file of such a structure, whose atoms may get charges.
+
+    Open directions of the box may grow with the atoms, as those that move want it.
+    """
+    boundary = " ".join("p" if periodic else "fm"[grows] for periodic in atoms.pbc)
     fix = CHARGES if charges else ""
     return f"units {units}\nboundary {boundary}\natom_modify map yes\n{fix}read_data {name}\n"
 
