@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 
-// A small Deep Potential without torch. Energies are compared with the formulas of
-// families/dp/network.h as they stand there, forces, virials and gradients by parameters with
-// finite differences, and the codes for all processors with each other. Exits with 1 where
+// A small Deep Potential without torch, whose neighbors and positions are on the device: the same
+// numbers as from the host, and no more bytes up and down than these take. Exits with 1 where
 // something differs.
+
+#include "comparison.h"
 
 #include "core/device.h"
 #include "core/gpu/gpu_neighbors.h"
@@ -13,7 +14,6 @@
 #include <array>
 #include <cmath>
 #include <iostream>
-#include <random>
 #include <stdexcept>
 #include <string>
 #include <vector>
@@ -21,26 +21,9 @@
 namespace {
 
 using namespace pwmlff;
+using ::compare;
 
 constexpr int NROWS = 14, NCENTERS = 9, NSPECIES = 2, SLOTS = 20;
-
-int failures = 0;
-
-void expect_close(const std::string &what, const double *found, const double *wanted, int n,
-                  double tolerance)
-{
-  double worst = 0.0;
-  for (int k = 0; k < n; ++k) worst = std::max(worst, std::abs(found[k] - wanted[k]));
-  if (worst <= tolerance) return;
-  std::cout << what << " differ by " << worst << ", allowed are " << tolerance << "\n";
-  ++failures;
-}
-
-double uniform(double low, double high)
-{
-  static std::mt19937 generator(7);
-  return low + (high - low) * (generator() / 4294967296.0);
-}
 
 std::vector<double> numbers(std::size_t n, double low, double high)
 {
@@ -178,13 +161,13 @@ void test_residence(const std::shared_ptr<Device> &device, CountingDevice *count
     std::cout << name << counting->up << " bytes up, " << counting->down << " down\n";
     ++failures;
   }
-  expect_close(name + "energy", &found.energy, &energy, 1, 1e-12);
-  expect_close(name + "virial", found.virial.data(), virial.data(), 9, 1e-12);
+  compare(name + "energy", &found.energy, &energy, 1, 1e-12);
+  compare(name + "virial", found.virial.data(), virial.data(), 9, 1e-12);
   std::vector<double> sums(3 * NROWS), wanted;
   sum.download(sums.data(), sums.size());
   device->synchronize();
   for (const double f : force) wanted.push_back(1.0 - 2.0 * f - 2.0 * f);
-  expect_close(name + "sums of forces", sums.data(), wanted.data(), 3 * NROWS, 1e-11);
+  compare(name + "sums of forces", sums.data(), wanted.data(), 3 * NROWS, 1e-11);
 
   std::copy_n(atoms.x.begin(), 3, atoms.x.begin() + 3);    // one atom on another
   x.assign(atoms.x);
