@@ -117,6 +117,7 @@ def bench(
     """
     from pwmlff.evaluation import model_file
     from pwmlff.evaluation.structures import require_elements, require_usable
+    from pwmlff.launch.lmp import enclosed
 
     began = time.monotonic()
     length = seconds_of("--duration", duration)
@@ -136,6 +137,7 @@ def bench(
     atoms = structures(structure, symbols)[0][0]
     require_elements(atoms, numbers)
     require_usable(atoms, info.cutoff)
+    box = enclosed(atoms)
     evaluated_by = ways(str(model), names(engine), names(precision))
     cases = [
         Timed(n, place, *way, mean, count, len(atoms) * replicate**3)
@@ -148,7 +150,7 @@ def bench(
     with tempfile.TemporaryDirectory(prefix="pwmlff-") as folder:
         if LMP in means:
             programs = program.find(lmp, plugin), launcher.find(mpirun)
-            run = _prepared(Path(folder), model, info.units, atoms, numbers, replicate, *programs)
+            run = _prepared(Path(folder), model, info.units, box, numbers, replicate, *programs)
         for case in tracked([case for _ in range(rounds) for case in cases], "timing"):
             if limit is not None and time.monotonic() - began >= limit:
                 continue
@@ -156,24 +158,22 @@ def bench(
                 guess = max(case.rates) if case.rates else run(case, FIRST)
                 rate = run(case, max(FIRST, int(length * guess / case.atoms)))
             else:
-                rate = _engine_rate(case, model, numbers, atoms, replicate, length)
+                rate = _engine_rate(case, model, numbers, box * replicate, length)
             case.rates.append(rate)
     done = [case for case in cases if case.rates]
     return BenchReport(str(model), structure, done, len(cases) - len(done))
 
 
 def _engine_rate(
-    case: Timed, model: Path, elements: Sequence[int], atoms: Atoms, copies: int, length: float
+    case: Timed, model: Path, elements: Sequence[int], atoms: Atoms, length: float
 ) -> float:
     """Atom-steps/s of evaluations from Python, one after the other."""
     from pwmlff.evaluation.engine import choose
-    from pwmlff.launch.lmp import enclosed
 
     device = "cuda" if case.device == "gpu" else "cpu"
     engine = choose(
         model, case.engine, case.precision or "double", elements, case.threads, device=device
     ).engine
-    atoms = enclosed(atoms) * copies
     engine(atoms)
     count, begin = 0, time.perf_counter()
     while (spent := time.perf_counter() - begin) < length or not count:
@@ -186,16 +186,15 @@ def _prepared(
     folder: Path,
     model: Path,
     units: str,
-    atoms: Atoms,
+    box: Atoms,
     elements: Sequence[int],
     copies: int,
     lmp_program: program.Program,
     starter: launcher.Mpirun,
 ) -> Callable[[Timed, int], float]:
     """Write the structure; return what runs so many steps of a case in lmp, in atom-steps/s."""
-    from pwmlff.launch.lmp import enclosed, plain_name, read_command, write_data
+    from pwmlff.launch.lmp import plain_name, read_command, write_data
 
-    box = enclosed(atoms)
     write_data(folder / "bench.data", box, elements)
     name = plain_name(model, folder)
     temperature, timestep = DYNAMICS[units]

@@ -203,16 +203,22 @@ class Frames:
                 steps would jump.
             batchwise: whether the shares of each batch add up to the weight.
         """
-        born = quantity == "born"
-        column = list(QUANTITIES).index("force" if born else quantity)
-        has_label = self.has_born if born else self.labelled[quantity]
-        own = np.where(has_label, of_frame * self.weights[:, column], 0.0)
-        share = own[batch]
+        has_label = self.has_born if quantity == "born" else self.labelled[quantity]
+        own = self._own_weights[quantity]
+        share = of_frame[batch] * own[batch]
         total = share.sum()
         if not batchwise:
-            total = max(total, own.sum() * has_label[batch].sum() / max(1, has_label.sum()))
+            mean = (of_frame @ own) / max(1, np.count_nonzero(has_label))
+            total = max(total, mean * np.count_nonzero(has_label[batch]))
         result: np.ndarray = share * (weight / total if total > 0.0 else 0.0)
         return result
+
+    @cached_property
+    def _own_weights(self) -> dict[str, np.ndarray]:
+        """Weights that files give to labels, [nframes], 0 without one; named as in `shares`."""
+        columns = dict(zip(QUANTITIES, self.weights.T, strict=True))
+        result = {k: np.where(self.labelled[k], columns[k], 0.0) for k in QUANTITIES}
+        return result | {"born": np.where(self.has_born, columns["force"], 0.0)}
 
     @cached_property
     def elements(self) -> list[int]:

@@ -23,6 +23,7 @@ from ase.io import read
 from pwmlff import picture
 from pwmlff.data import descriptors, extxyz, readers
 from pwmlff.data.check import check
+from pwmlff.data.frames import Frames
 from pwmlff.data.labelled import Labelled, gathered
 from pwmlff.evaluation import many, model_file
 from pwmlff.files import named, remove_scratch, write_whole
@@ -169,6 +170,10 @@ class Rounds:
         ]
         return files
 
+    def _frames(self, number: int) -> Frames:
+        """What these files hold, as trainings read them."""
+        return readers.read(self._data(number), **self._reading)
+
     def _first_labels(self) -> None:
         """Label structures near those to start from, where there are no data."""
         start = self.config.start
@@ -306,7 +311,7 @@ class Rounds:
             minutes *= 2.0
         return {
             "models": [str(model["file"]) for model in trained],
-            "frames": len(readers.read(self._data(number), **self._reading)),
+            "frames": len(self._frames(number)),
             "valid": [model["valid"] or model["train"] for model in trained],
             "window": self._window(),
             "minutes": minutes,
@@ -354,7 +359,7 @@ class Rounds:
         low, high = self.config.choose.window
         if high:
             return [low, high]
-        sizes = readers.read(self._data(0), **self._reading).force_sizes
+        sizes = self._frames(0).force_sizes
         forces = sizes[np.isfinite(sizes)]
         rms = float(np.sqrt(np.square(forces).mean())) if len(forces) else 0.0
         return [share * max(rms, LEAST_FORCE) for share in self.config.choose.relative]
@@ -410,7 +415,7 @@ class Rounds:
         if not some:
             return []
         frames = gathered([_unlabelled(atoms) for atoms in some], "candidates", "candidates")
-        known = readers.read(self._data(number), **self._reading)
+        known = self._frames(number)
         described = [
             descriptors.describe_frames(one, self.elements, self.config.choose.cutoff)
             for one in (frames, known)
